@@ -10,6 +10,7 @@ import pathlib
 import typing as t
 
 import yaml
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import NODE_POD, node_pod_hosts
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
@@ -65,11 +66,11 @@ class _Objects(InventoryAction):
 
     def _plan(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
         """Calico's pools of the plan; of nodes that leave, those of the clusters that leave with all of their nodes."""
-        mesh = collected.mesh(self.hostvars, variables["ansible_play_hosts_all"])
-        pools = mesh.get("ip_pools") or {}
+        mesh = MeshPlan.from_json(collected.mesh(self.hostvars, variables["ansible_play_hosts_all"]))
+        pools = mesh.ip_pools or {}
         if options.get("state") in _GONE:
             leaves = set(map(str, variables["ansible_play_hosts"]))
-            stays = {row["cluster"] for host, row in mesh.get("nodes", {}).items() if host not in leaves}
+            stays = {node.cluster for host, node in mesh.nodes.items() if host not in leaves}
             pools = {name: rows for name, rows in pools.items() if name not in stays}
         elif pools:
             first = next(iter(pools.values()))[0]

@@ -11,6 +11,7 @@ import typing as t
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import slices
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.publishing import host_reports
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import refused_lines
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
@@ -34,14 +35,15 @@ class _Plan(InventoryAction):
     needs_clusters = True
 
     #: The plan that this one replaces, where it is made again with what was published.
-    before: t.Mapping[str, t.Any] = {}
+    before: MeshPlan | None = None
 
     def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
         """The definition, what is wrong with the inventory where only that is asked, and hosts' own reports."""
         self.refused_before: list[str] = []
         again = boolean(options.pop("again", False))
         if again:
-            self.before = collected.mesh(self.hostvars, variables["ansible_play_hosts_all"])
+            before = collected.mesh(self.hostvars, variables["ansible_play_hosts_all"])
+            self.before = MeshPlan.from_json(before) if before else None
             why = self._nothing_new(variables)
             if why:
                 self.keeps = False
@@ -74,7 +76,7 @@ class _Plan(InventoryAction):
         if hosts and "reported" not in options:
             results = job_output.results(variables, self.hostvars, hosts)
             options["reported"] = host_reports(results)
-            earlier = collected.mesh(self.hostvars, hosts).get("refused") or ()
+            earlier = self.before.refused if self.before is not None else ()
             self.refused_before = refused_lines(
                 earlier, {host: result["refused"] for host, result in results.items() if result.get("refused")}
             )
@@ -84,7 +86,7 @@ class _Plan(InventoryAction):
         """Why a plan would be the one that the run has. Reports of hosts decide what two nodes claim, where a node has no record of its own."""
         context = self.hostvars.context
         published, plan = context.get(kept.ANNOTATIONS) or {}, context.get(kept.PLAN) or {}
-        if not self.before:
+        if self.before is None:
             return "the mesh is not planned in this run"
         if variables.get("ansible_check_mode") or (self._task.check_mode and context.get(kept.PUBLISHED)):
             return "a comparison publishes nothing"
@@ -102,7 +104,9 @@ class _Plan(InventoryAction):
         """The plan, and what an earlier one of this run refused."""
         result = super().run(tmp, task_vars)
         if "mesh" in result and self.agreed:
-            differs = slices.differences(self.agreed["digest"], slices.digests(result["mesh"], self.inventory))
+            differs = slices.differences(
+                self.agreed["digest"], slices.digests(MeshPlan.from_json(result["mesh"]), self.inventory)
+            )
             if differs:
                 text = "this job plans another fabric than its workflow agreed on, so it changes nothing; what differs: {0} [plan_differs]"
                 return dict(
@@ -110,9 +114,10 @@ class _Plan(InventoryAction):
                 )
         if "mesh" in result:
             self.hostvars.context.keep(kept.DEFINITION, slices.without_access(self.inventory))
-            if self.before:
-                result["news"] = _news(self.before, result["mesh"])
-                result["news_clusters"] = slices.news(self.before, result["mesh"])
+            if self.before is not None:
+                after = MeshPlan.from_json(result["mesh"])
+                result["news"] = _news(self.before, after)
+                result["news_clusters"] = slices.news(self.before, after)
         return dict(result, refused_before=self.refused_before)
 
 
@@ -127,13 +132,13 @@ def _agreed(variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return agreed
 
 
-def _news(before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> list[str]:
+def _news(before: MeshPlan, after: MeshPlan) -> list[str]:
     """The hosts for which the second plan has another part."""
-    return sorted(host for host in after["nodes"] if _part(before, host) != _part(after, host))
+    return sorted(host for host in after.nodes if _part(before, host) != _part(after, host))
 
 
-def _part(mesh: t.Mapping[str, t.Any], host: str) -> t.Any:
-    if host not in mesh["nodes"]:
+def _part(mesh: MeshPlan, host: str) -> t.Any:
+    if host not in mesh.nodes:
         return None
     return node_part.devices(mesh, host), node_part.kubespan_part(mesh, host, {})
 

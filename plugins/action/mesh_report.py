@@ -10,6 +10,7 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, evidence, report
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import with_clusters
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars, write_text
@@ -42,12 +43,13 @@ def mesh_report(
     nodes = [str(host) for host in declared if host not in clusters and "multicluster_cluster" in hostvars[host]]
     desired = set(map(str, hosts))
     mesh = collected.mesh(hostvars, nodes or hosts)
+    plan = MeshPlan.from_json(mesh)
     noted = collected.noted(hostvars, [*nodes, *clusters])
     missing = [str(name) for name in on if name not in noted["capabilities"] and name != evidence.MESH]
     facts = {
         "mesh": mesh,
         "found": collected.traced(
-            collected.verifications(hostvars, [host for host in mesh.get("nodes") or () if host in desired], mesh),
+            collected.verifications(hostvars, [host for host in plan.nodes if host in desired], plan),
             hostvars,
             [*clusters, *nodes],
         ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan, publishing
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.plugin_utils import job_output
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
@@ -19,13 +20,13 @@ _GONE = ("absent", "released")
 
 
 def unpublished(
-    mesh: t.Mapping[str, t.Any], results: t.Mapping[str, t.Mapping[str, t.Any]], adopt: bool = False
+    mesh: MeshPlan, results: t.Mapping[str, t.Mapping[str, t.Any]], adopt: bool = False
 ) -> dict[str, t.Any]:
     """Cluster -> node -> annotations that differ from what the clusters hold; empty on a converged fabric.
 
     mesh: the plan; results: host -> its result of node_dataplane. adopt: whose they are counts too, which only a Node itself says.
     """
-    if mesh.get("mode") != kubespan.MODE:
+    if not mesh.spans_nodes:
         keys = {host: found["public_keys"] for host, found in results.items() if found.get("public_keys")}
         return publishing.annotations_to_publish(mesh, keys, adopt)
     said = {host: found["kubespan"] for host, found in results.items() if found.get("kubespan")}
@@ -40,14 +41,14 @@ class _Annotations(InventoryAction):
         """The annotations. Where nothing differs, no cluster is asked."""
         hosts = options.get("hosts")
         if hosts:
-            mesh = collected.mesh(self.hostvars, hosts)
+            mesh = MeshPlan.from_json(collected.mesh(self.hostvars, hosts))
             if self.compared():
                 self.keeps = False
                 return "this run has written it, and nothing since"
-            if not mesh:
+            if not mesh.nodes:
                 self.keeps = False
                 return "the mesh is not planned in this run"
-            options.setdefault("prefixes", mesh.get("annotation_patterns") or [])
+            options.setdefault("prefixes", mesh.annotation_patterns)
             leaves = options.get("state") in _GONE
             if not leaves and not self._task.check_mode:
                 self.hostvars.context.keep(kept.PUBLISHED, {"published": True})

@@ -17,6 +17,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action.normal import ActionModule as Normal
 from ansible.plugins.connection import ConnectionBase
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.plugin_utils import node_part
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars, skipped
@@ -67,11 +68,12 @@ class _Node(Normal):
             raise ValueError(
                 "the mesh is not planned in this run; run the role mesh with tasks_from: plan before, or set node_dataplane_mesh"
             )
-        node = (mesh.get("nodes") or {}).get(self.host) or {}
+        plan = MeshPlan.from_json(mesh)
+        node = plan.node(self.host)
         # it has no Node, and may be another host's machine; it may leave, though
-        if node.get("refused") and not leaves:
-            return skipped(f"the plan refuses it: {node['refused']}")
-        self._fill(options, mesh, leaves)
+        if node.refused and not leaves:
+            return skipped(f"the plan refuses it: {node.refused}")
+        self._fill(options, plan, leaves)
         seconds = options["rollback_seconds"] = self._seconds(options)
         limit = int(options.pop("check_seconds", 0) or 0)
         if not checks:
@@ -88,12 +90,12 @@ class _Node(Normal):
         info = self.context.get(kept.NODE_INFO, self.host)
         return info is not None and info.get("node") is None
 
-    def _fill(self, options: Data, mesh: Data, leaves: bool) -> None:
+    def _fill(self, options: Data, mesh: MeshPlan, leaves: bool) -> None:
         """The options that the plan has."""
         settings = options.pop("kubespan", None) or {}
         probe = options.pop("probe", None) or {}
-        devices = [] if leaves and self.host not in (mesh.get("nodes") or {}) else node_part.devices(mesh, self.host)
-        options["hosts"] = list(mesh.get("nodes") or ())
+        devices = [] if leaves and self.host not in mesh.nodes else node_part.devices(mesh, self.host)
+        options["hosts"] = list(mesh.nodes)
         options["key_files"] = [device["private_key_file"] for device in devices]
         own = options.pop("device_settings", None) or {}
         options["devices"] = [] if leaves else [{**device, **own} for device in devices]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.plugins.action.normal import ActionModule as Normal
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.plugin_utils.node_part import ranges
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars
@@ -22,7 +23,7 @@ class _Node(Normal):
         asked = bool(given.get("checks")) and "pod_cidrs" not in given
         try:
             if asked:
-                mesh = collected.mesh(hostvars, [host])
+                mesh = MeshPlan.from_json(collected.mesh(hostvars, [host]))
                 self._task.args = dict(given, **ranges(self, variables, hostvars, mesh, host))
             return dict(super().run(tmp, task_vars))
         finally:

@@ -10,6 +10,7 @@ import re
 import typing as t
 
 from ansible.plugins.action.normal import ActionModule as Normal
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results
 from ansible_collections.multicluster.network.plugins.plugin_utils.node_part import ranges
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars, skipped
@@ -39,7 +40,7 @@ class _Node(Normal):
                 if not mesh or (info is not None and info.get("node") is None):
                     why = "the node was not read" if mesh else "the mesh is not planned in this run"
                     return skipped(why)
-                options = dict(given, **ranges(self, variables, hostvars, mesh, host))
+                options = dict(given, **ranges(self, variables, hostvars, MeshPlan.from_json(mesh), host))
                 ends = options.pop("for_ends", None)
                 if ends is not None:
                     options["max_pods"] = _needed(ends)

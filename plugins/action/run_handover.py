@@ -15,6 +15,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.action.node_annotations import unpublished
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import slices
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.plugin_utils import job_output
@@ -39,12 +40,13 @@ def stage_output(stage: str, workflow: str, hostvars: t.Any, hosts: t.Sequence[s
     plan = _plan(hostvars, hosts)
     if not plan:
         raise ValueError("there is no plan to hand on")
+    mesh = MeshPlan.from_json(plan["mesh"])
     if stage == "converge":
         results = collected.of_hosts(hostvars, hosts, kept.NODE)
-        said = slices.reported(plan["mesh"], results, unpublished(plan["mesh"], results), plan.get("contested") or ())
+        said = slices.reported(mesh, results, unpublished(mesh, results), plan.get("contested") or ())
         return {job_output.reported_name(map(str, hosts)): packed.pack(said)}
     definition = next(iter(collected.of_hosts(hostvars, hosts, kept.DEFINITION).values()))
-    found: dict[str, t.Any] = {job_output.PLAN: packed.pack(slices.agreement(plan["mesh"], definition))}
+    found: dict[str, t.Any] = {job_output.PLAN: packed.pack(slices.agreement(mesh, definition))}
     if stage == "plan":
         return dict(found, multicluster_workflow=workflow)
     return dict(found, **{job_output.NEWS: plan.get("news_clusters") or []})

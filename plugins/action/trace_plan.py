@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected
 from ansible_collections.multicluster.network.plugins.module_utils._trace import pairs
 from ansible_collections.multicluster.network.plugins.modules import trace_plan
@@ -34,7 +35,8 @@ class ActionModule(Kept, InventoryAction):
             options["pods"] = collected.pods(self.hostvars, list(options["hosts"]), own=True)
         if not options.get("failing"):
             return None
-        found = collected.verifications(self.hostvars, list(options["hosts"]), options["mesh"] or {})
+        plan = MeshPlan.from_json(options["mesh"] or {})
+        found = collected.verifications(self.hostvars, list(options["hosts"]), plan)
         options["pairs"] = pairs.failing(
             {host: (row.get("probe") or {}).get("pings") or () for host, row in found.items()}, int(options["failing"])
         )

@@ -45,12 +45,13 @@ _value:
 
 import typing as t
 
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import report
 
 
 def mesh_targets(mesh: t.Mapping[str, t.Any], pods: t.Mapping[str, t.Sequence[str]], host: str) -> list[dict[str, str]]:
     """See DOCUMENTATION."""
-    return report.targets(mesh, pods, host)
+    return report.targets(MeshPlan.from_json(mesh), pods, host)
 
 
 class FilterModule:

@@ -49,6 +49,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import (
     node_kubespan as part_of,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 
 
 def node_kubespan(
@@ -56,7 +57,7 @@ def node_kubespan(
 ) -> dict[str, t.Any]:
     """See DOCUMENTATION."""
     try:
-        part = part_of(mesh, host)
+        part = part_of(MeshPlan.from_json(mesh), host)
     except (KeyError, TypeError) as err:
         raise AnsibleFilterError(f"node_kubespan: the topology does not know host {host}") from err
     if part is None:

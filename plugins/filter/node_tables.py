@@ -42,12 +42,13 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import kept_table
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 
 
 def node_tables(mesh: t.Mapping[str, t.Any], host: str) -> list[dict[str, t.Any]]:
     """See DOCUMENTATION."""
     try:
-        table = kept_table(mesh, host)
+        table = kept_table(MeshPlan.from_json(mesh), host)
     except (KeyError, TypeError) as err:
         raise AnsibleFilterError(f"node_tables: the topology does not know host {host}") from err
     return [] if table is None else [table]

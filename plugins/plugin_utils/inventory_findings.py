@@ -34,7 +34,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.scopes import check_scopes
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import Finding
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.config import parse_mesh
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import MODE as KUBESPAN
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import KUBESPAN
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import (
     FABRIC_CLUSTERS,

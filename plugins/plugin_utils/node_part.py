@@ -14,11 +14,11 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan, semaphore
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import kept_table
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import report
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import FABRIC_CLUSTERS
 
 Data = dict[str, t.Any]
-Mesh = t.Mapping[str, t.Any]
 Settings = t.Mapping[str, t.Any]
 
 #: Defaults of a KubeSpan mesh.
@@ -49,15 +49,15 @@ def at_most(seconds: int) -> t.Iterator[None]:
         signal.alarm(left)
 
 
-def devices(mesh: Mesh, host: str) -> list[Data]:
+def devices(mesh: MeshPlan, host: str) -> list[Data]:
     """The option ``devices``. Raises ValueError where the plan does not have the host."""
-    if host not in mesh.get("nodes", {}):
+    if host not in mesh.nodes:
         raise ValueError(f"the plan of the mesh does not have host {host}")
     found: list[Data] = semaphore.node_part(mesh, host)["devices"]
     return found
 
 
-def kubespan_part(mesh: Mesh, host: str, settings: Settings) -> Data:
+def kubespan_part(mesh: MeshPlan, host: str, settings: Settings) -> Data:
     """The option ``kubespan``: the host's part with its own settings; empty in another mode of the mesh."""
     part = kubespan.node_kubespan(mesh, host)
     if part is None:
@@ -87,25 +87,25 @@ def _service(found: Data, given: Settings, own: str, host: str) -> Data:
     }
 
 
-def tables(mesh: Mesh, host: str) -> list[Data]:
+def tables(mesh: MeshPlan, host: str) -> list[Data]:
     """Tables that the plan adds to the option ``tables``."""
     table = kept_table(mesh, host)
     return [] if table is None else [table]
 
 
-def ranges(action: ActionBase, variables: Settings, hostvars: t.Any, mesh: Mesh, host: str) -> Data:
+def ranges(action: ActionBase, variables: Settings, hostvars: t.Any, mesh: MeshPlan, host: str) -> Data:
     """Where pods of a node are looked for: {pod_cidrs, cluster_cidrs}."""
-    node = mesh.get("nodes", {}).get(host) or {}
-    cluster = str(variables.get("multicluster_cluster") or node.get("cluster") or "")
+    node = mesh.node(host)
+    cluster = str(variables.get("multicluster_cluster") or node.cluster)
     declared = action._templar.template(variables.get(FABRIC_CLUSTERS) or {})
     known = declared or hostvars
     own = known[cluster].get("pod_cidrs", []) if cluster in known else []
-    return {"pod_cidrs": node.get("pod_cidrs") or [], "cluster_cidrs": [own] if isinstance(own, str) else list(own)}
+    return {"pod_cidrs": node.pod_cidrs, "cluster_cidrs": [own] if isinstance(own, str) else list(own)}
 
 
-def reach(mesh: Mesh, host: str, pods: t.Mapping[str, t.Sequence[str]], layout: Settings) -> Data:
+def reach(mesh: MeshPlan, host: str, pods: t.Mapping[str, t.Sequence[str]], layout: Settings) -> Data:
     """Which pods a node is to reach, and through which devices. pods: those that all nodes found. layout: of a KubeSpan mesh."""
-    spans = mesh.get("mode") == kubespan.MODE
+    spans = mesh.spans_nodes
     names = [str(device["name"]) for device in devices(mesh, host)]
     return {
         "known": list(pods.get(host, ())),

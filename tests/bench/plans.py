@@ -182,13 +182,13 @@ assert len(held) == each and max(held) <= 110 and {row["source"] for row in foun
 """,
     "node": """
 found = load("_flows.mesh.mesh_plan").run(asks)
-part = timed(lambda: json.dumps(load("_mesh.topology.semaphore").node_part(found["mesh"], "c0-0")))
+part = timed(lambda: json.dumps(load("_mesh.topology.semaphore").node_part(load("_plan.mesh_plan").MeshPlan.from_json(found["mesh"]), "c0-0")))
 assert len(json.loads(part)["devices"]) == clusters - 1
 """,
     "slices": """
 found = load("_flows.mesh.mesh_plan").run(asks)
 slices, packed = load("_mesh.topology.slices"), load("_values.packed")
-text = timed(lambda: packed.pack(slices.agreement(found["mesh"], asks["definition"])))
+text = timed(lambda: packed.pack(slices.agreement(load("_plan.mesh_plan").MeshPlan.from_json(found["mesh"]), asks["definition"])))
 assert len(packed.unpack(text)["nodes"]) == count
 """,
     "kubespan": """

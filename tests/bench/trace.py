@@ -62,12 +62,12 @@ if mode == "kubespan":
     mesh = load("_mesh.topology.kubespan").plan_kubespan_mesh(fabric, listings, "a mesh")
 else:
     mesh = load("_mesh.topology.semaphore").plan_semaphore_mesh(fabric, listings)
-pairs = Pairs(plain(mesh))
+pairs = Pairs(load("_plan.mesh_plan").MeshPlan.from_json(plain(mesh.to_json())))
 found = pairs.summary()
 hosts = sorted(pairs.seats)
 reached = sum(1 for one in hosts for other in hosts if one != other and not pairs.verdict(one, other))
 spent = time.process_time() - started
-assert not mesh["refused"], mesh["refused"][:3]
+assert not mesh.refused, mesh.refused[:3]
 assert found["pairs"] == found["reachable"] == reached == count * (count - 1), (found["pairs"], found["reachable"], reached, found["cut"][:2])
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 print(json.dumps({{"seconds": spent, "mebibytes": peak, "classes": len(pairs.classes()), "pairs": reached}}))

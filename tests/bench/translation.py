@@ -39,7 +39,7 @@ import importlib, json, sys
 ask = json.load(sys.stdin)
 load = lambda name: importlib.import_module({PACKAGE!r} + name)
 tables = load("_flows.node.tables")
-table = load("_mesh.topology.kept_addresses").kept_table(ask["topology"], "a")
+table = load("_mesh.topology.kept_addresses").kept_table(load("_plan.mesh_plan").MeshPlan.from_json(ask["topology"]), "a")
 print(json.dumps(load("_flows.node.nft_table").run(tables.request(table, "bench"), False)["changed"]))
 """
 SERVER = """

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from test_exported_addresses import exported
 from test_kept_addresses import NAME, kept_table, way_fixture  # noqa: F401 pylint: disable=unused-import
 from test_transaction import Host, wish
@@ -68,7 +69,7 @@ def given(pairs, former=()):
     found["clusters"]["aws"]["remotes"]["gcp"]["routes"] = [{"dst": "10.4.0.0/16"}]
     if not pairs:
         del found["clusters"]["aws"]["exported_pod_cidrs"]
-    return kept_table(found, "a")
+    return kept_table(MeshPlan.from_json(found), "a")
 
 
 SEEN = {"10.201.0.0/16": "10.201.0.5", "10.200.0.0/16": "10.200.0.5", None: "10.2.0.5"}

@@ -12,6 +12,7 @@ import subprocess
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node.tables import request as table_request
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import kept_table
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from test_kept_addresses import CLIENT, NAME, PLUGIN, SERVER, events, seen, topology, way_fixture  # noqa: F401 pylint: disable=unused-import
 from test_transaction import Host, wish
 
@@ -31,7 +32,9 @@ def exported(pairs=None, former=(), own=(), **options):
 
 
 def applied(node, given, state="present"):
-    return node.flow("nft_table", dict(table_request(kept_table(given, "a"), "demo"), state=state), False)
+    return node.flow(
+        "nft_table", dict(table_request(kept_table(MeshPlan.from_json(given), "a"), "demo"), state=state), False
+    )
 
 
 def asked(pod, remote, address, port=4100):
@@ -136,7 +139,7 @@ def test_the_table_comes_and_goes_with_the_routes_and_survives_a_restart(node, w
     given = exported()
     given.update(fabric="mesh", failures=())
     given["clusters"]["aws"]["remotes"]["gcp"]["device"] = "wireguard.b"
-    desired = wish(tables=[kept_table(given, "a")])
+    desired = wish(tables=[kept_table(MeshPlan.from_json(given), "a")])
     assert host.run(desired, check=True)["plan"]["changes"] and host.seen() == clean
     assert events(host, lambda: host.run(desired)) == ["+table", "+route"]
     good = host.seen()
@@ -154,5 +157,5 @@ def test_the_address_of_the_node_is_exported_too(node, wait_for):
     given = exported(own=["10.2.1.0/24"])
     given.update(fabric="mesh", failures=())
     host.node.run("ip", "address", "add", "10.2.1.1/24", "dev", "lo")
-    assert host.run(wish(tables=[kept_table(given, "a")]))["changed"]
+    assert host.run(wish(tables=[kept_table(MeshPlan.from_json(given), "a")]))["changed"]
     assert "to 10.201.1.1" in host.node.run("nft", "list", "table", "inet", NAME)

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.constants import NODE_SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node.tables import request as table_request
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import kept_table
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from test_exported_addresses import MAPPING, SOURCES, asked, sources
 from test_kept_addresses import NAME, PLUGIN, seen, topology, way_fixture  # noqa: F401 pylint: disable=unused-import
 from test_transaction import Host, wish
@@ -50,7 +51,7 @@ def fabric(nodes=None, pairs=None, own=("10.2.0.0/16", "fd02::/64")):
 
 def applied(node, given, **chosen):
     """The table in the kernel; ``ipv4`` and ``ipv6``: what the node holds in its pod ranges, as the node itself finds it."""
-    table = kept_table(given, "a")
+    table = kept_table(MeshPlan.from_json(given), "a")
     for chain in table["chains"]:
         for version in (4, 6):
             chain["rules"] = [
@@ -128,13 +129,13 @@ def test_the_table_of_a_node_comes_and_goes_with_its_state(node, wait_for):
     given.update(fabric="mesh", failures=())
     host.node.run("ip", "address", "add", "10.2.1.1/24", "dev", "lo")
     held = host.seen()
-    assert host.run(wish(tables=[kept_table(given, "a")]))["changed"]
+    assert host.run(wish(tables=[kept_table(MeshPlan.from_json(given), "a")]))["changed"]
     listed = host.node.run("nft", "list", "table", "inet", NAME)
     assert "fib saddr type local snat ip to 10.2.1.1" in listed and "ip6 to" not in listed, "it holds none of IPv6"
     given = fabric()
     given.update(fabric="mesh", failures=())
-    assert host.run(wish(tables=[kept_table(given, "a")]))["changed"]
-    assert not host.run(wish(tables=[kept_table(given, "a")]))["changed"]
+    assert host.run(wish(tables=[kept_table(MeshPlan.from_json(given), "a")]))["changed"]
+    assert not host.run(wish(tables=[kept_table(MeshPlan.from_json(given), "a")]))["changed"]
     assert "fib saddr type local snat ip to 10.203.22.5" in host.node.run("nft", "list", "table", "inet", NAME)
     good = host.seen()
     host.reboot()

@@ -16,6 +16,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
     PROXY_MARK,
     kept_table,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from conftest import FlowFailed
 from test_transaction import Host, wish
 
@@ -94,7 +95,7 @@ def test_a_plugin_that_masquerades_does_not_reach_packets_to_other_clusters(way,
     node.run("nft", "-f", "-", stdin=PLUGIN.format(priority))
     assert seen(pod, remote, "10.4.0.5") == "10.4.0.1", "the plugin masquerades"
     assert seen(pod, remote, "fd04::5") == "fd04::1"
-    request = table_request(kept_table(topology("10.2.0.0/16", "fd02::/64"), "a"), "demo")
+    request = table_request(kept_table(MeshPlan.from_json(topology("10.2.0.0/16", "fd02::/64")), "a"), "demo")
     result = node.flow("nft_table", request, False)
     assert result["changed"] and not result["refused"]
     assert seen(pod, remote, "10.4.0.5") == "10.2.0.5" and seen(pod, remote, "fd04::5") == "fd02::5"
@@ -107,7 +108,7 @@ def test_a_plugin_that_masquerades_does_not_reach_packets_to_other_clusters(way,
 def test_no_table_without_the_variable():
     without = topology()
     del without["clusters"]["aws"]["keep_pod_addresses"]
-    assert kept_table(without, "a") is None
+    assert kept_table(MeshPlan.from_json(without), "a") is None
 
 
 NAME = "multicluster-network-mesh-nat"
@@ -141,7 +142,7 @@ def host_fixture(node, wait_for):
 def kept(required=True, own=(), failures=(), **change):
     given = dict(topology("10.2.0.0/16", required=required, own=own), fabric="mesh", failures=failures)
     given["clusters"]["aws"]["remotes"]["gcp"]["device"] = "wireguard.b"
-    return wish(tables=[kept_table(given, "a")], **change)
+    return wish(tables=[kept_table(MeshPlan.from_json(given), "a")], **change)
 
 
 def events(host, action):
@@ -307,7 +308,7 @@ def test_a_node_port_of_another_node_leads_to_a_pod_of_another_cluster(two_nodes
     assert node_port(two_nodes, [WHOLE]) == "refused 10.2.2.5"
     assert node_port(two_nodes, ["meta mark & 0x4000 == 0x4000 return", WHOLE]) == "refused 192.0.2.1"
     assert node_port(two_nodes, [OWN]) == "refused 192.0.2.1", "what is not mapped is masqueraded"
-    given = kept_table(topology("10.2.0.0/16", own=["10.2.1.0/24"]), "a")
+    given = kept_table(MeshPlan.from_json(topology("10.2.0.0/16", own=["10.2.1.0/24"])), "a")
     host = Host(two_nodes[1], wait_for)
     assert two_nodes[1].flow("nft_table", dict(table_request({"name": "kept"}, "demo"), state="absent"), False)[
         "changed"
@@ -341,7 +342,7 @@ table inet marks {{
 def test_marks_of_plugins_stay_as_they_are(way):
     pod, node, remote = way
     node.run("nft", "-f", "-", stdin=PLUGIN.format("srcnat"))
-    node.flow("nft_table", table_request(kept_table(topology("10.2.0.0/16"), "a"), "demo"), False)
+    node.flow("nft_table", table_request(kept_table(MeshPlan.from_json(topology("10.2.0.0/16")), "a"), "demo"), False)
     node.run("nft", "-f", "-", stdin=MARKED)
     assert seen(pod, remote, "10.4.0.5") == "10.2.0.5"
     # of all tables of the mesh, that of KubeSpan alone writes marks

@@ -17,6 +17,7 @@ import time
 from ansible_collections.multicluster.network.plugins.filter.node_devices import node_devices
 from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import mesh_plan, node_annotations
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import publishing
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from program import RELAY
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
@@ -204,7 +205,7 @@ class Pair:
             for name in self.managed:
                 found[name] = self.flow(name, devices=node_devices(mesh, name + "-node-1"), adopt=adopt, **more)
             keys = {name + "-node-1": found[name]["public_keys"] for name in self.managed}
-            desired = publishing.annotations_to_publish(mesh, keys, adopt)
+            desired = publishing.annotations_to_publish(MeshPlan.from_json(mesh), keys, adopt)
             if not desired:
                 break
             access = [server.access(name) for name, server in self.servers.items() if name in desired]

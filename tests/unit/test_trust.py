@@ -62,6 +62,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.semapho
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import semaphore as semaphore_topology
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Names, node_hosts
 from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import check_budget
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Write
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import refused_lines
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Change
@@ -266,18 +267,21 @@ def _listings(**changes: t.Any) -> dict[str, t.Any]:
 
 
 def _peers(listings: t.Any, state: t.Any = None) -> tuple[set[str], list[t.Any]]:
-    topology = semaphore_topology.plan_semaphore_mesh(_fabric(), listings)
+    topology = semaphore_topology.plan_semaphore_mesh(_fabric(), listings).to_json()
     devices, turned_away = contests.settle_peers(_devices(topology), state, lambda name: {})
     refused = [*topology["refused"], *(row._asdict() for row in turned_away)]
     return {str(peer.node) for device in devices for peer in device.peers}, refused
 
 
 def _devices(topology: t.Any) -> t.Sequence[NodeDevice]:
-    return [parse_node_device(row, "demo") for row in semaphore_topology.node_part(topology, "aws-1")["devices"]]
+    return [
+        parse_node_device(row, "demo")
+        for row in semaphore_topology.node_part(MeshPlan.from_json(topology), "aws-1")["devices"]
+    ]
 
 
 def _state() -> NodeState:
-    return NodeState("demo", tuple(_devices(semaphore_topology.plan_semaphore_mesh(_fabric(), _listings()))))
+    return NodeState("demo", tuple(_devices(semaphore_topology.plan_semaphore_mesh(_fabric(), _listings()).to_json())))
 
 
 ALL = {"gcp-1", "gcp-2", "merit-1", "merit-2"}
@@ -308,7 +312,7 @@ def test_endpoints_outside_the_nodes() -> None:
     )
     for endpoint in table["rows"]:
         listings = {name: rows for name, rows in _listings(gcp_1={"endpoint": endpoint}).items() if name != "merit"}
-        topology = semaphore_topology.plan_semaphore_mesh(made, listings)
+        topology = semaphore_topology.plan_semaphore_mesh(made, listings).to_json()
         assert {peer["node"] for peer in topology["clusters"]["aws"]["remotes"]["gcp"]["peers"]} == {"gcp-2"}, endpoint
         assert [row["reason"] for row in topology["refused"] if row["object"] == "gcp/gcp-1"] == ["outside_grant"], (
             endpoint

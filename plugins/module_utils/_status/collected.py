@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._plan.seen_addresses import exported_of
+from .._plan.mesh_plan import MeshPlan
 from . import results
 from .verdict import change_name
 
@@ -111,7 +111,7 @@ def failed_plans(hostvars: t.Any, clusters: t.Iterable[str]) -> list[dict[str, s
     return rows
 
 
-def verifications(hostvars: t.Any, hosts: t.Iterable[str], mesh: t.Mapping[str, t.Any]) -> dict[str, Data]:
+def verifications(hostvars: t.Any, hosts: t.Iterable[str], mesh: MeshPlan) -> dict[str, Data]:
     """Host -> {"drift", "probe"} as mesh_verdict.judge takes them, or {"why": text} where the host has no results."""
     found: dict[str, Data] = {}
     for host in hosts:
@@ -128,7 +128,7 @@ def verifications(hostvars: t.Any, hosts: t.Iterable[str], mesh: t.Mapping[str, 
     return _without_gone(found, mesh)
 
 
-def _without_gone(found: dict[str, Data], mesh: t.Mapping[str, t.Any]) -> dict[str, Data]:
+def _without_gone(found: dict[str, Data], mesh: MeshPlan) -> dict[str, Data]:
     """The same where nothing is held against a pod that has gone since others were notified of it: its node, which looked for it, has it no more.
 
     ``gone`` of a probe: the nodes of such pods.
@@ -137,11 +137,11 @@ def _without_gone(found: dict[str, Data], mesh: t.Mapping[str, t.Any]) -> dict[s
     for host, row in found.items():
         if "probe" not in row:
             continue
-        node = (mesh.get("nodes") or {}).get(host) or {}
+        node = mesh.node(host)
         own = {address for pod in row["probe"].get("pods") or () for address in pod["addresses"]}
         # a pod was pinged at the address at which the other cluster sees it
-        exported = exported_of(mesh, node.get("cluster"))
-        there[host] = own | set(map(exported.address, own)) | set((node.get("exported_addresses") or {}).values())
+        exported = mesh.cluster(node.cluster).exported
+        there[host] = own | set(map(exported.address, own)) | set(node.exported_addresses.values())
     for row in found.values():
         for name in ("pings", "host_pings"):
             pings = (row.get("probe") or {}).get(name) or ()
@@ -240,7 +240,7 @@ def why_none(result: t.Mapping[str, t.Any]) -> str:
 
 
 def mesh(hostvars: t.Any, hosts: t.Iterable[str]) -> Data:
-    """The plan of the mesh, from whichever host has it; empty where none has."""
+    """The plan of the mesh in its JSON form, from whichever host has it; empty where none has."""
     for host in hosts:
         given = hostvars[host]
         if results.PLAN in given and given[results.PLAN].get("mesh"):
@@ -328,7 +328,9 @@ def status(
     found["mesh"] = mesh(hostvars, nodes)
     found["probes"] = {
         host: row["probe"]
-        for host, row in traced(verifications(hostvars, nodes, found["mesh"]), hostvars, [*clusters, *nodes]).items()
+        for host, row in traced(
+            verifications(hostvars, nodes, MeshPlan.from_json(found["mesh"])), hostvars, [*clusters, *nodes]
+        ).items()
         if "probe" in row
     }
     found["trace"] = trace(hostvars, [*clusters, *nodes])

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .mesh_verdict import ends_named, is_cut, is_kubespan, peer_names
+from .._plan.mesh_plan import MeshPlan
+from .mesh_verdict import ends_named, is_cut, peer_names
 
 Data = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
@@ -17,16 +18,16 @@ STATES = (UP, STALE, NEVER, MISSING, UNKNOWN, DOWN)
 CAUSES = 3
 
 
-def unreported(mesh: Facts, nodes: t.Mapping[str, t.Any], reported: t.Iterable[Facts]) -> list[Data]:
+def unreported(mesh: MeshPlan, nodes: t.Mapping[str, t.Any], reported: t.Iterable[Facts]) -> list[Data]:
     """Ends that the plan wants and that no kernel reported: ``unknown`` where the node is silent, ``missing`` where it answered."""
-    whole = is_kubespan(mesh)  # which has one device, whatever its name
+    whole = mesh.spans_nodes  # which has one device, whatever its name
     seen = {(row["host"], "" if whole else row["device"], row["public_key"]) for row in reported}
     rows = []
     for host in sorted(nodes):
-        about = (mesh.get("nodes") or {}).get(host)
-        if about is None:
+        if host not in mesh.nodes:
             continue
-        ranges = _ranges(mesh, about["cluster"])
+        own = mesh.nodes[host].cluster
+        ranges = _ranges(mesh, own)
         for (device, key), name in sorted(peer_names(mesh, host).items()):
             if (host, "" if whole else device, key) in seen:
                 continue
@@ -34,7 +35,7 @@ def unreported(mesh: Facts, nodes: t.Mapping[str, t.Any], reported: t.Iterable[F
             rows.append(
                 {
                     "host": host,
-                    "cluster": str(about["cluster"]),
+                    "cluster": own,
                     "device": device[:32],
                     "peer": node[:300],
                     "peer_cluster": cluster[:300],
@@ -51,25 +52,17 @@ def unreported(mesh: Facts, nodes: t.Mapping[str, t.Any], reported: t.Iterable[F
     return rows
 
 
-def _remotes(mesh: Facts, cluster: str) -> t.Mapping[str, t.Any]:
-    return ((mesh.get("clusters") or {}).get(cluster) or {}).get("remotes") or {}
-
-
-def _ranges(mesh: Facts, cluster: str) -> dict[str, list[str]]:
-    remotes = _remotes(mesh, cluster)
+def _ranges(mesh: MeshPlan, cluster: str) -> dict[str, list[str]]:
     return {
         str(peer["public_key"]): [str(cidr)[:64] for cidr in peer.get("allowed_ips") or ()]
-        for part in remotes.values()
-        for peer in part["peers"]
+        for part in mesh.cluster(cluster).remotes.values()
+        for peer in part.peers
     }
 
 
-def with_latency(rows: t.Sequence[Data], mesh: Facts, pings: t.Mapping[str, t.Iterable[Facts]]) -> list[Data]:
+def with_latency(rows: t.Sequence[Data], mesh: MeshPlan, pings: t.Mapping[str, t.Iterable[Facts]]) -> list[Data]:
     """The rows with ``latency``: milliseconds of the slowest answer from pods of the one node to pods of the other, or None."""
-    places = {
-        host: (str(row.get("cluster")), str(row.get("node_name") or host))
-        for host, row in (mesh.get("nodes") or {}).items()
-    }
+    places = {host: (row.cluster, row.node_name or host) for host, row in mesh.nodes.items()}
     slowest: dict[tuple[str, str, str], float] = {}
     for host, found in pings.items():
         for ping in found:
@@ -79,15 +72,15 @@ def with_latency(rows: t.Sequence[Data], mesh: Facts, pings: t.Mapping[str, t.It
     return [dict(row, latency=slowest.get((row["host"], row["peer_cluster"], row["peer"]))) for row in rows]
 
 
-def faults(mesh: Facts, found: t.Mapping[str, Facts]) -> dict[tuple[str, str], list[str]]:
+def faults(mesh: MeshPlan, found: t.Mapping[str, Facts]) -> dict[tuple[str, str], list[str]]:
     """Pair of clusters -> what is wrong between them besides handshakes: drift of a device's parts, ranges led elsewhere, lost pings."""
     rows: dict[tuple[str, str], list[str]] = {}
-    nodes, named = mesh.get("nodes") or {}, ends_named(mesh, found)
+    nodes, named = mesh.nodes, ends_named(mesh, found)
     for host in sorted(found):
         if host not in nodes:
             continue
-        own, probe = str(nodes[host]["cluster"]), found[host].get("probe") or {}
-        devices = {str(part["device"]): str(name) for name, part in _remotes(mesh, own).items()}
+        own, probe = nodes[host].cluster, found[host].get("probe") or {}
+        devices = {part.device: name for name, part in mesh.cluster(own).remotes.items()}
         for change in ((found[host].get("drift") or {}).get("plan") or {}).get("changes") or ():
             for remote in _touched(devices, str(change.get("id")), mesh, own):
                 rows.setdefault(pair(own, remote), []).append(
@@ -100,18 +93,18 @@ def faults(mesh: Facts, found: t.Mapping[str, Facts]) -> dict[tuple[str, str], l
             if is_cut(ping) and ping["node"] in nodes:
                 target = f"{named(ping['target'])} of {ping['node']}"
                 text = f"{host}: packets of more than {ping['size']:,} bytes do not reach {target}"
-                rows.setdefault(pair(own, str(nodes[ping["node"]]["cluster"])), []).append(text)
+                rows.setdefault(pair(own, nodes[ping["node"]].cluster), []).append(text)
             if not ping["ok"] and ping["node"] in nodes:
                 source, target = [named(ping[end]) for end in ("source", "target")]
                 text = f"{host}: {source} does not reach {target} of {ping['node']}"
-                rows.setdefault(pair(own, str(nodes[ping["node"]]["cluster"])), []).append(text)
+                rows.setdefault(pair(own, nodes[ping["node"]].cluster), []).append(text)
     return rows
 
 
-def _touched(devices: t.Mapping[str, str], text: str, mesh: Facts, own: str) -> list[str]:
+def _touched(devices: t.Mapping[str, str], text: str, mesh: MeshPlan, own: str) -> list[str]:
     """The clusters behind a device that a text names; a mesh of nodes has one device for all of them."""
-    if is_kubespan(mesh):
-        return [str(name) for name in mesh.get("clusters") or ()]
+    if mesh.spans_nodes:
+        return list(mesh.clusters)
     words = set(text.replace("/", " ").split())
     return [devices[name] for name in sorted(words & set(devices))]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._plan.mesh_plan import MeshPlan
 from . import mesh_verdict
 from .remedies import without_proxy
 from .verdict import (
@@ -38,15 +39,15 @@ def judge(facts: Facts) -> dict[str, Verdict]:
     [name], ``plans`` {capability: a module's result}, ``applied`` {name of a plan whose changes were carried out: ["kind id"], or None}
     (see verdict.of_capability), ``limit``, ``outside`` and ``unasked`` (see verdict.scope_of).
     """
-    mesh, found = facts.get("mesh") or {}, facts.get("found") or {}
+    mesh, found = MeshPlan.from_json(facts.get("mesh") or {}), facts.get("found") or {}
     declared, capabilities = facts.get("declared") or (), list(facts.get("capabilities") or ())
     plans, applied = facts.get("plans") or {}, facts.get("applied") or {}
     outside, unasked = nodes_outside(facts), capabilities_unasked(facts)
     parts: dict[str, Verdict] = {}
-    if set(declared or mesh.get("nodes") or ()) - outside:
-        if mesh.get("nodes"):
+    if set(declared or mesh.nodes) - outside:
+        if mesh.nodes:
             # a KubeSpan mesh joins the nodes of one cluster, too
-            alone = not mesh_verdict.is_kubespan(mesh) and len(mesh.get("clusters") or ()) < 2
+            alone = not mesh.spans_nodes and len(mesh.clusters) < 2
             verdict = mesh_verdict.judge(mesh, found, declared, alone=bool(capabilities) and alone, outside=outside)
         else:
             verdict = Verdict(unproven=("the mesh was not planned, so nothing was held against it",))
@@ -76,13 +77,13 @@ def unproxied(name: str, found: t.Mapping[str, Facts]) -> Verdict:
     return Verdict(unproven=tuple(f"{host}: {text} [kube_proxy_off]" for host, text in texts.items() if text))
 
 
-def announcing(mesh: Facts, found: t.Mapping[str, Facts]) -> dict[str, set[str]]:
+def announcing(mesh: MeshPlan, found: t.Mapping[str, Facts]) -> dict[str, set[str]]:
     """Cluster -> networks that speakers of its nodes announce, where a neighbour listens, or withhold, since no pod of the Service is there."""
     networks: dict[str, set[str]] = {}
     for host, row in found.items():
-        cluster = ((mesh.get("nodes") or {}).get(host) or {}).get("cluster")
+        cluster = mesh.node(host).cluster
         bgp, layer2 = [(row.get("probe") or {}).get(name) for name in ("bgp", "layer2")]
-        networks.setdefault(str(cluster), set()).update(
+        networks.setdefault(cluster, set()).update(
             announced(bgp) + announced(bgp, "withheld") + held(layer2) + held(layer2, "withheld")
         )
     return networks
@@ -93,13 +94,13 @@ def held(layer2: t.Any, key: str = "holds") -> list[str]:
     return [str(network) for network in layer2.get(key) or ()] if isinstance(layer2, t.Mapping) else []
 
 
-def contested(name: str, mesh: Facts, found: t.Mapping[str, Facts]) -> Verdict:
+def contested(name: str, mesh: MeshPlan, found: t.Mapping[str, Facts]) -> Verdict:
     """Addresses that several nodes of a cluster hold at once: they do not hear each other."""
     holders: dict[tuple[str, str], list[str]] = {}
     for host in sorted(found):
-        cluster = ((mesh.get("nodes") or {}).get(host) or {}).get("cluster")
+        cluster = mesh.node(host).cluster
         for network in held((found[host].get("probe") or {}).get("layer2")):
-            holders.setdefault((str(cluster), network.partition("/")[0]), []).append(host)
+            holders.setdefault((cluster, network.partition("/")[0]), []).append(host)
     text = "{0}: cluster {1}: {2} hold {3} at once: they do not hear each other; let IP protocol 112 pass between them"
     return Verdict(
         broken=tuple(

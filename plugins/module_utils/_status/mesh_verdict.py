@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._plan.seen_addresses import exported_of
+from .._plan.mesh_plan import MeshPlan, RemotePlan
 from .remedies import full_tracking
 from .verdict import Verdict, counted, of_cluster, refusal_text
 
@@ -21,7 +21,7 @@ NAMED = 3
 
 
 def judge(
-    topology: Facts,
+    topology: MeshPlan,
     found: Found,
     declared: t.Collection[str] = (),
     alone: bool = False,
@@ -35,13 +35,13 @@ def judge(
     """
     broken: list[str] = []
     unproven: list[str] = []
-    for failure in topology.get("failures") or ():
+    for failure in topology.failures:
         broken.append(of_cluster(failure["cluster"], failure["message"], failure["reason"]))
-    for cluster, places in sorted((topology.get("pod_places") or {}).items()):
+    for cluster, places in sorted((topology.pod_places or {}).items()):
         broken += [of_cluster(cluster, row["message"], row["reason"]) for row in places if row["level"] == "error"]
     causes = causes_of_budgets(topology, found)
     broken = [refusal_text("mesh", refusal) for refusal in causes] + broken
-    unproven += [refusal_text("mesh", refusal) for refusal in topology.get("refused") or () if refusal not in causes]
+    unproven += [refusal_text("mesh", refusal) for refusal in topology.refused if refusal not in causes]
     left_out = sorted(set(declared) - set(found) - set(outside))
     if left_out:
         message = "{0} not looked at ({1}): no play of this run had them, or the plan of the mesh does not know them"
@@ -55,7 +55,9 @@ def judge(
     return Verdict(tuple(broken), tuple(unproven))
 
 
-def of_host(topology: Facts, host: str, found: Found, alone: bool = False, outside: t.Collection[str] = ()) -> Verdict:
+def of_host(
+    topology: MeshPlan, host: str, found: Found, alone: bool = False, outside: t.Collection[str] = ()
+) -> Verdict:
     """One host's part of it."""
     row = found.get(host) or {}
     if not row.get("probe") and not row.get("drift"):
@@ -82,21 +84,21 @@ def of_host(topology: Facts, host: str, found: Found, alone: bool = False, outsi
     return Verdict(*(tuple(f"{host}: {text}" for text in texts) for texts in (broken, unproven + unread_lines(row))))
 
 
-def causes_of_budgets(topology: Facts, found: Found) -> list[Facts]:
+def causes_of_budgets(topology: MeshPlan, found: Found) -> list[Facts]:
     """The refusals that left a source so empty that nodes keep its peers: what is to be mended, so it is reported first."""
     rows = [refusal for host in sorted(found) for refusal in (found[host].get("drift") or {}).get("refused") or ()]
     short = {str(row.get("object")) for row in rows if row.get("reason") == "delete_budget"}
     if not short:
         return []
-    if is_kubespan(topology):
-        seats = {(row["cluster"], row["node"]) for row in topology["kubespan"]["affiliates"]}
+    if topology.kubespan is not None:
+        seats = {(row["cluster"], row["node"]) for row in topology.kubespan.affiliates}
     else:
-        parts = [part for cluster in (topology.get("clusters") or {}).values() for part in cluster["remotes"].items()]
-        seats = {(remote, peer.get("node")) for remote, part in parts for peer in part["peers"]}
+        parts = [part for cluster in topology.clusters.values() for part in cluster.remotes.items()]
+        seats = {(remote, peer.get("node")) for remote, part in parts for peer in part.peers}
     causes = []
-    for refusal in topology.get("refused") or ():
+    for refusal in topology.refused:
         cluster, dummy, node = str(refusal.get("object")).partition("/")
-        if node and (is_kubespan(topology) or cluster in short) and (cluster, node) not in seats:
+        if node and (topology.spans_nodes or cluster in short) and (cluster, node) not in seats:
             causes.append(refusal)
     return causes
 
@@ -105,52 +107,41 @@ def _named(names: t.Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
-def is_kubespan(topology: Facts) -> bool:
-    """A KubeSpan mesh is one of nodes, whichever cluster they are of."""
-    return topology.get("mode") == "kubespan"
-
-
-def apart(topology: Facts, host: str, other: str) -> bool:
+def apart(topology: MeshPlan, host: str, other: str) -> bool:
     """Whether two hosts reach each other through the mesh."""
-    nodes = topology["nodes"]
-    return host != other and (is_kubespan(topology) or nodes[host]["cluster"] != nodes[other]["cluster"])
+    nodes = topology.nodes
+    return host != other and (topology.spans_nodes or nodes[host].cluster != nodes[other].cluster)
 
 
-def peer_names(topology: Facts, host: str) -> dict[tuple[str, str], str]:
+def peer_names(topology: MeshPlan, host: str) -> dict[tuple[str, str], str]:
     """(device, public key) -> cluster/node, for the peers that a host should have."""
-    if is_kubespan(topology):
-        own, device = about_of(topology, host), topology["kubespan"].get("device", "kubespan")
+    if topology.kubespan is not None:
+        own = topology.node(host)
         return {
-            (device, str(row["public_key"])): f"{row['cluster']}/{row['node']}"
-            for row in topology["kubespan"]["affiliates"]
-            if (row["cluster"], row["node"]) != (own.get("cluster"), own.get("node_name"))
+            ("kubespan", str(row["public_key"])): f"{row['cluster']}/{row['node']}"
+            for row in topology.kubespan.affiliates
+            if (row["cluster"], row["node"]) != (own.cluster, own.node_name)
         }
     return {
-        (part["device"], str(peer["public_key"])): f"{remote}/{peer.get('node', '?')}"
+        (part.device, str(peer["public_key"])): f"{remote}/{peer.get('node', '?')}"
         for remote, part in remotes_of(topology, host).items()
-        for peer in part["peers"]
+        for peer in part.peers
     }
 
 
-def remotes_of(topology: Facts, host: str) -> Facts:
-    """The clusters that a host's devices lead to: {name: {device, peers, ...}}; none where the plan does not know the host."""
-    about = about_of(topology, host)
-    return ((topology.get("clusters") or {}).get(about.get("cluster")) or {}).get("remotes") or {}
+def remotes_of(topology: MeshPlan, host: str) -> t.Mapping[str, RemotePlan]:
+    """The clusters that a host's devices lead to; none where the plan does not know the host."""
+    return topology.cluster(topology.node(host).cluster).remotes
 
 
 #: A node's copy of the code, by content.
 _BOOT_CODE = re.compile(r"^/usr/local/lib/multicluster-network/.*\.pyz$", re.ASCII)
 
 
-def about_of(topology: Facts, host: str) -> Facts:
-    """What the plan says of a host: {cluster, node_name, pod_cidrs}."""
-    return (topology.get("nodes") or {}).get(host) or {}
-
-
-def unread(topology: Facts, host: str) -> str:
+def unread(topology: MeshPlan, host: str) -> str:
     """The host's cluster where it could not be read, so that what its Node says is not known; else nothing."""
-    own = about_of(topology, host).get("cluster")
-    return str(own) if any(failure["cluster"] == own for failure in topology.get("failures") or ()) else ""
+    own = topology.node(host).cluster
+    return own if any(failure["cluster"] == own for failure in topology.failures) else ""
 
 
 def drift_lines(result: Facts) -> list[str]:
@@ -167,7 +158,7 @@ def drift_lines(result: Facts) -> list[str]:
     return lines + ["{object}: {message} [{reason}]".format(**r) for r in result.get("refused") or ()]
 
 
-def handshake_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
+def handshake_lines(topology: MeshPlan, host: str, probe: Facts) -> list[str]:
     """Peers that are missing, or that did not answer lately, with the way that packets would have to find open."""
     seen = {(peer["device"], peer["public_key"]): peer for peer in probe.get("peers") or ()}
     by_key = {peer["public_key"]: peer for peer in probe.get("peers") or ()}
@@ -175,7 +166,7 @@ def handshake_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
     names = {**peer_names(topology, host), **member_names(topology, host, probe)}
     for key, name in sorted(names.items(), key=lambda item: (item[1], item[0])):
         # a mesh of nodes has one device, whatever its name
-        peer = seen.get(key) or (by_key.get(key[1]) if is_kubespan(topology) else None)
+        peer = seen.get(key) or (by_key.get(key[1]) if topology.spans_nodes else None)
         if peer is None:
             lines.append(f"{name} is no peer of {key[0]}")
         elif peer["handshake_age"] is None:
@@ -212,12 +203,12 @@ def path_lines(probe: Facts) -> list[str]:
     return lines + ([f"{found['more']:,} more such ranges"] if found.get("more") else [])
 
 
-def stray_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
+def stray_lines(topology: MeshPlan, host: str, probe: Facts) -> list[str]:
     """Pods whose addresses the mesh cannot carry, since they are not from the ranges of their Node."""
     strays = probe.get("strays") or ()
     if not strays or unread(topology, host):
         return []
-    return [stray_text(strays, about_of(topology, host).get("pod_cidrs") or ()) + " [pods_outside_node_range]"]
+    return [stray_text(strays, topology.node(host).pod_cidrs) + " [pods_outside_node_range]"]
 
 
 def stray_text(strays: t.Sequence[str], pod_cidrs: t.Sequence[str]) -> str:
@@ -228,7 +219,7 @@ def stray_text(strays: t.Sequence[str], pod_cidrs: t.Sequence[str]) -> str:
     ).format(counted(len(strays), "pod"), ", ".join(pod_cidrs) or "(none)", _named(strays))
 
 
-def stand_ins(topology: Facts, found: Found) -> frozenset[str]:
+def stand_ins(topology: MeshPlan, found: Found) -> frozenset[str]:
     """The addresses of nodes that were pinged, and pinged from, where no pod was found: they prove nothing of what is forwarded to pods.
 
     As the nodes have them, and as other clusters see them.
@@ -240,31 +231,31 @@ def stand_ins(topology: Facts, found: Found) -> frozenset[str]:
         if not pod.get("in_namespace", True)
         for address in pod["addresses"]
     }
-    seen = {exported_of(topology, about_of(topology, host).get("cluster")).address(address) for host, address in own}
+    seen = {topology.cluster(topology.node(host).cluster).exported.address(address) for host, address in own}
     return frozenset(seen | {address for dummy, address in own})
 
 
-def stand_in_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
+def stand_in_lines(topology: MeshPlan, host: str, probe: Facts) -> list[str]:
     """That a node's own address stood in for its pods, and what to do about it."""
-    addresses = sorted(stand_ins({}, {host: {"probe": probe}}))
+    addresses = sorted(stand_ins(MeshPlan(), {host: {"probe": probe}}))
     if not addresses:
         return []
     text = (
         "has no network namespace with an address of its pod ranges {0}, so its own address {1} was pinged in place of a pod: that proves the tunnel, "
         "and nothing of what is forwarded to pods; start a pod on it that is not on the host's network, and run verify again"
     )
-    return [text.format(", ".join(about_of(topology, host).get("pod_cidrs") or ()) or "(none)", _named(addresses))]
+    return [text.format(", ".join(topology.node(host).pod_cidrs) or "(none)", _named(addresses))]
 
 
-def ends_named(topology: Facts, found: Found) -> t.Callable[[t.Any], str]:
+def ends_named(topology: MeshPlan, found: Found) -> t.Callable[[t.Any], str]:
     """Ends of pings as messages name them by their addresses: "does not reach pod 10.4.7.10". found: of all hosts."""
     nodes = stand_ins(topology, found)
     return lambda address: f"{'node address' if address in nodes else 'pod'} {address}"
 
 
-def ping_lines(probe: Facts, found: Found | None = None, topology: Facts | None = None) -> list[str]:
+def ping_lines(probe: Facts, found: Found | None = None, topology: MeshPlan | None = None) -> list[str]:
     """Pods that did not answer, each with what a trace found, where there was one. found: of all hosts, which says what is no pod."""
-    named = ends_named(topology or {}, found or {})
+    named = ends_named(topology or MeshPlan(), found or {})
     lines = []
     for ping in probe.get("pings") or ():
         if not ping["ok"]:
@@ -275,21 +266,20 @@ def ping_lines(probe: Facts, found: Found | None = None, topology: Facts | None 
     return lines
 
 
-def carried(topology: Facts, row: Facts, ping: Facts) -> bool:
+def carried(topology: MeshPlan, row: Facts, ping: Facts) -> bool:
     """Whether the mesh carries a host's own packets of a ping's family: other clusters accept an address that they come from (translation 7)."""
     version = 6 if ":" in ping["target"] else 4
-    return is_kubespan(topology) or version in ((row.get("probe") or {}).get("host_sources") or ())
+    return topology.spans_nodes or version in ((row.get("probe") or {}).get("host_sources") or ())
 
 
-def host_lines(topology: Facts, row: Facts, found: Found) -> list[str]:
+def host_lines(topology: MeshPlan, row: Facts, found: Found) -> list[str]:
     """What the host itself does not reach, of what the mesh carries."""
     named = ends_named(topology, found)
-    nodes = topology.get("nodes") or {}
     lines = []
     for ping in (row.get("probe") or {}).get("host_pings") or ():
         if ping["ok"] or not carried(topology, row, ping):
             continue
-        exported = (nodes.get(ping["node"]) or {}).get("exported_addresses") or {}
+        exported = topology.node(ping["node"]).exported_addresses
         target = (
             f"its exported address {ping['target']}" if ping["target"] in exported.values() else named(ping["target"])
         )
@@ -303,18 +293,18 @@ def is_cut(ping: Facts) -> bool:
     return bool(ping["ok"] and ping.get("full") and ping["size"] < ping["full"])
 
 
-def size_lines(topology: Facts, probe: Facts, found: Found | None = None) -> list[str]:
+def size_lines(topology: MeshPlan, probe: Facts, found: Found | None = None) -> list[str]:
     """Clusters to which large packets are lost, each with the largest that passes and the variable to set. found: as for ping_lines."""
     pings = [ping for ping in probe.get("pings") or () if is_cut(ping)]
     named = ends_named(topology, (found or {}) if pings else {})
     cut: dict[tuple[str, int, int], list[str]] = {}
     for ping in pings:
-        remote = str(about_of(topology, ping["node"]).get("cluster"))
+        remote = topology.node(ping["node"]).cluster
         target = f"{named(ping['target'])} of {ping['node']}"
         cut.setdefault((remote, ping["size"], ping["full"]), []).append(target)
     variable = (
         "kubespan_config: {{mtu: {1}}} on the nodes"
-        if is_kubespan(topology)
+        if topology.spans_nodes
         else "wireguard_mtu: {1} on the host of cluster {0}"
     )
     text = (
@@ -351,9 +341,9 @@ def discovery_lines(probe: Facts, wrong: bool) -> list[str]:
     ]
 
 
-def member_names(topology: Facts, host: str, probe: Facts) -> dict[tuple[str, str], str]:
+def member_names(topology: MeshPlan, host: str, probe: Facts) -> dict[tuple[str, str], str]:
     """(device, public key) -> name, of peers that only a discovery service knows. No host of the inventory need be one of them."""
-    if not is_kubespan(topology) or not topology["kubespan"].get("members"):
+    if topology.kubespan is None or not topology.kubespan.members:
         return {}
     planned = {key for _device, key in peer_names(topology, host)}
     labels = (probe.get("discovery") or {}).get("labels") or {}
@@ -364,32 +354,34 @@ def member_names(topology: Facts, host: str, probe: Facts) -> dict[tuple[str, st
     }
 
 
-def no_peer_lines(topology: Facts, host: str, probe: Facts) -> list[str]:
+def no_peer_lines(topology: MeshPlan, host: str, probe: Facts) -> list[str]:
     """Clusters to which a node has no peer at all: nobody is behind its device."""
-    if not about_of(topology, host):
+    if host not in topology.nodes:
         return ["the plan of the mesh does not know it"]
-    if is_kubespan(topology):
+    if topology.spans_nodes:
         known = peer_names(topology, host) or member_names(topology, host, probe)
         return [] if known else ["no peer is planned, so it is no part of a mesh"]
     remotes = remotes_of(topology, host)
-    why = {name: part.get("reason") for name, part in sorted(remotes.items()) if not part["peers"]}
+    why = {name: part.reason for name, part in sorted(remotes.items()) if not part.peers}
     refused = "; all its nodes are refused or publish nothing"
     lines = [f"no peer of cluster {name} is planned{(f': {why[name]}' if why[name] else refused)}" for name in why]
     return lines or ([] if remotes else ["there is no other cluster, so it is no part of a mesh"])
 
 
-def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outside: t.Collection[str] = ()) -> list[str]:
+def no_ping_lines(
+    topology: MeshPlan, host: str, probe: Facts, found: Found, outside: t.Collection[str] = ()
+) -> list[str]:
     """Why nothing was pinged from a node, or which nodes nothing was pinged on."""
     if probe.get("pings") is None:
         return ["nothing was pinged from there"]
-    if member_names(topology, host, probe) and (_is_no_node(topology, host) or len(topology["nodes"]) == 1):
+    if member_names(topology, host, probe) and (_is_no_node(topology, host) or len(topology.nodes) == 1):
         return []  # handshakes are the proof: machines that no inventory has cannot be asked for their pods
     if not probe.get("pods") and unread(topology, host):
         return [
             f"cluster {unread(topology, host)} was not read, so the pod range of this node is not known and nothing was pinged from there"
         ]
     if not probe.get("pods"):
-        ranges = ", ".join(about_of(topology, host).get("pod_cidrs") or ())
+        ranges = ", ".join(topology.node(host).pod_cidrs)
         where = (
             f"no pod and no address in its pod ranges {ranges}"
             if ranges
@@ -401,37 +393,37 @@ def no_ping_lines(topology: Facts, host: str, probe: Facts, found: Found, outsid
             "has {0}, so nothing was pinged from there; network namespaces there have other addresses ({1}): if they are pods, the CNI uses ranges that "
             "pod_cidrs of cluster {2} or spec.podCIDR does not have; if not, start a pod on it"
         )
-        return [text.format(where, _named(probe["others"]), about_of(topology, host).get("cluster") or "(unknown)")]
-    if not about_of(topology, host):
+        return [text.format(where, _named(probe["others"]), topology.node(host).cluster or "(unknown)")]
+    if host not in topology.nodes:
         return []
     reached = {ping["node"] for ping in probe["pings"]}
     asked = reached.union(probe.get("gone") or ())
     missed = [
         other
         for other in sorted(found)
-        if other in topology["nodes"] and apart(topology, host, other) and other not in asked
+        if other in topology.nodes and apart(topology, host, other) and other not in asked
     ]
     with_pods = [other for other in missed if (found[other].get("probe") or {}).get("pods")]
     if with_pods:
         return [
             f"no pod there has an address of the same IP version as those of {_named(with_pods)}, so they were not pinged"
         ]
-    nobody = f"pinged no pod of another {'node' if is_kubespan(topology) else 'cluster'}"
+    nobody = f"pinged no pod of another {'node' if topology.spans_nodes else 'cluster'}"
     nodes = stand_ins(topology, found)
     if reached and nodes.issuperset(ping["target"] for ping in probe["pings"]):
         return [nobody + ": what answered there are addresses of nodes"]
     # whether any host was asked that this one could have pinged
     if not reached and not (
-        outside and all(other in outside for other in topology["nodes"] if apart(topology, host, other))
+        outside and all(other in outside for other in topology.nodes if apart(topology, host, other))
     ):
         return [nobody]
     return []
 
 
-def _is_no_node(topology: Facts, host: str) -> bool:
+def _is_no_node(topology: MeshPlan, host: str) -> bool:
     """Whether a host of a mesh with a discovery service has no pods, since it is no Node of the cluster."""
-    about = about_of(topology, host)
-    return bool(about) and not about.get("pod_cidrs") and "own_addresses" not in about
+    about = topology.node(host)
+    return host in topology.nodes and not about.pod_cidrs and about.own_addresses is None
 
 
 def unread_lines(row: Facts) -> list[str]:

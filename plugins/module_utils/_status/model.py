@@ -14,7 +14,7 @@ import datetime
 import operator
 import typing as t
 
-from .._plan.seen_addresses import exported_of
+from .._plan.mesh_plan import MeshPlan
 from . import ends, evidence, mesh_verdict, pods_outside
 from .ends import DOWN, MISSING, NEVER, STALE, UNKNOWN, UP
 from .verdict import NOT_ASKED, OUTSIDE, Verdict, capabilities_unasked, combine, nodes_outside, of_cluster, refusal_text
@@ -39,12 +39,12 @@ def build(facts: Facts) -> Data:
     message}], ``failures`` [{cluster, operation, reason, message}], ``tenants`` (of apinet_info, or None), ``previous`` (an older document, or None),
     ``limit``, ``outside`` and ``unasked`` (see verdict.scope_of).
     """
-    mesh, now, outside = facts["mesh"], float(facts["now"]), nodes_outside(facts)
+    mesh, now, outside = MeshPlan.from_json(facts["mesh"]), float(facts["now"]), nodes_outside(facts)
     names = peer_names(mesh, facts["nodes"])
     found = gathered(facts, now)
     parts = evidence.judge(
         {
-            "mesh": mesh,
+            "mesh": facts["mesh"],
             "found": found,
             "declared": list(facts["nodes"]),
             "capabilities": facts.get("capabilities") or (),
@@ -81,13 +81,13 @@ def build(facts: Facts) -> Data:
     ]
     clusters = [
         dict(_cluster(name, mesh, facts, nodes), pods_outside=outside_peers.get(name))
-        for name in sorted(set(mesh.get("clusters") or ()) | set(facts["clusters"]))
+        for name in sorted(set(mesh.clusters) | set(facts["clusters"]))
     ]
     refused = [{key: cut(row.get(key)) for key in ("where", "object", "reason", "message")} for row in facts["refused"]]
     document: Data = {
         "format": FORMAT,
         "fabric": str(facts["fabric"]),
-        "mode": str(mesh.get("mode") or "semaphore"),
+        "mode": mesh.mode,
         "generated": moment(now),
         "generated_epoch": int(now),
         "clusters": clusters,
@@ -212,32 +212,32 @@ def _by_host(given: t.Mapping[str, t.Any], tunnels: t.Sequence[Data]) -> list[tu
     return list(found.items())
 
 
-def peer_names(mesh: Facts, nodes: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]]:
+def peer_names(mesh: MeshPlan, nodes: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]]:
     """Public key -> (cluster, node). What the kernel of a node says of its own keys comes before what its cluster says."""
     found: dict[str, tuple[str, str]] = {}
-    for cluster in (mesh.get("clusters") or {}).values():
-        for remote, part in (cluster.get("remotes") or {}).items():
-            for peer in part.get("peers") or ():
+    for cluster in mesh.clusters.values():
+        for remote, part in cluster.remotes.items():
+            for peer in part.peers:
                 if isinstance(peer.get("public_key"), str):
-                    found[peer["public_key"]] = (str(remote), str(peer.get("node") or "?"))
-    for row in (mesh.get("kubespan") or {}).get("affiliates") or ():
+                    found[peer["public_key"]] = (remote, str(peer.get("node") or "?"))
+    for row in mesh.kubespan.affiliates if mesh.kubespan else ():
         if isinstance(row.get("public_key"), str):
             found[row["public_key"]] = (str(row.get("cluster")), str(row.get("node")))
     for host, node in nodes.items():
-        about = (mesh.get("nodes") or {}).get(host) or {}
+        about = mesh.node(host)
         for device in (node or {}).get("devices") or ():
             if device.get("public_key") and device.get("ours"):
-                found[device["public_key"]] = (str(about.get("cluster") or "?"), str(about.get("node_name") or host))
+                found[device["public_key"]] = (about.cluster or "?", about.node_name or host)
     for node in nodes.values():
         for key, label in (((node or {}).get("discovery") or {}).get("labels") or {}).items():
             found.setdefault(str(key), ("discovery", str(label)))
     return found
 
 
-def _tunnels(host: str, mesh: Facts, node: t.Any, names: t.Mapping[str, tuple[str, str]], now: float) -> list[Data]:
+def _tunnels(host: str, mesh: MeshPlan, node: t.Any, names: t.Mapping[str, tuple[str, str]], now: float) -> list[Data]:
     """Every peer of every WireGuard device of ours on a host. Ages are by the node's own clock (T30)."""
     rows = []
-    about = (mesh.get("nodes") or {}).get(host) or {}
+    about = mesh.node(host)
     clock = float((node or {}).get("now") or now)
     for device in (node or {}).get("devices") or ():
         if not device.get("ours"):
@@ -249,7 +249,7 @@ def _tunnels(host: str, mesh: Facts, node: t.Any, names: t.Mapping[str, tuple[st
             rows.append(
                 {
                     "host": host,
-                    "cluster": str(about.get("cluster") or "?"),
+                    "cluster": about.cluster or "?",
                     "device": cut(device.get("name"), 32),
                     "peer": cut(name),
                     "peer_cluster": cut(cluster),
@@ -272,15 +272,15 @@ def _tunnels(host: str, mesh: Facts, node: t.Any, names: t.Mapping[str, tuple[st
     return rows
 
 
-def _node(host: str, mesh: Facts, node: t.Any, tunnels: t.Sequence[Data], verdict: Verdict, why: t.Any) -> Data:
-    about = (mesh.get("nodes") or {}).get(host) or {}
+def _node(host: str, mesh: MeshPlan, node: t.Any, tunnels: t.Sequence[Data], verdict: Verdict, why: t.Any) -> Data:
+    about = mesh.node(host)
     read = node or {}
     system = read.get("host") or {}
     devices = [device for device in read.get("devices") or () if device.get("ours")]
     return {
         "host": host,
-        "cluster": str(about.get("cluster") or "?"),
-        "node": cut(about.get("node_name") or host),
+        "cluster": about.cluster or "?",
+        "node": cut(about.node_name or host),
         "asked": True,
         "answered": node is not None,
         "verdict": verdict.value,
@@ -342,18 +342,13 @@ def _key_age(read: Facts) -> int | None:
     return max(0, *ages) if ages else None
 
 
-def _pods_outside(name: str, mesh: Facts, facts: Facts, tunnels: t.Sequence[Data]) -> Data | None:
+def _pods_outside(name: str, mesh: MeshPlan, facts: Facts, tunnels: t.Sequence[Data]) -> Data | None:
     """Of a cluster's pods, those that peers on nodes of others do not have; None where its pods were not read, or no such peers are known."""
     pods = (facts["clusters"].get(name) or {}).get("pods")
     if pods is None:
         return None
-    planned = [
-        text
-        for node in (mesh.get("nodes") or {}).values()
-        if node.get("cluster") == name
-        for text in node.get("pod_cidrs") or ()
-    ]
-    found = pods_outside.find(name, pods, tunnels, exported_of(mesh, name), planned)
+    planned = [text for node in mesh.nodes.values() if node.cluster == name for text in node.pod_cidrs]
+    found = pods_outside.find(name, pods, tunnels, mesh.cluster(name).exported, planned)
     if found is None:
         return None
     found["whole"] = (facts["clusters"][name] or {}).get("all_pods") is True
@@ -374,16 +369,16 @@ def _former_clusters(previous: t.Any) -> list[Data]:
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
-def _cluster(name: str, mesh: Facts, facts: Facts, nodes: t.Sequence[Data]) -> Data:
+def _cluster(name: str, mesh: MeshPlan, facts: Facts, nodes: t.Sequence[Data]) -> Data:
     read = facts["clusters"].get(name) or {}
     members = [node for node in nodes if node["cluster"] == name]
     return {
         "name": str(name),
         "reachable": bool(facts["clusters"].get(name)),
         "version": cut(read.get("version"), 40),
-        "pod_ranges": cut(((mesh.get("pod_ranges") or {}).get(name) or {}).get("source"), 20),
-        "exported_pod_cidrs": dict(exported_of(mesh, name).pairs),
-        "exported_node_cidrs": dict(exported_of(mesh, name).nodes),
+        "pod_ranges": cut((mesh.pod_ranges.get(name) or {}).get("source"), 20),
+        "exported_pod_cidrs": dict(mesh.cluster(name).exported.pairs),
+        "exported_node_cidrs": dict(mesh.cluster(name).exported.nodes),
         "api_nodes": int(read.get("nodes") or 0),
         "hosts": len(members),
         "answered": sum(1 for node in members if node["answered"]),

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import typing as t
 
+from .._plan.mesh_plan import MeshPlan
 from .._plan.seen_addresses import seen_from
 from . import evidence
-from .mesh_verdict import HANDSHAKE_SECONDS, apart, carried, is_cut, is_kubespan, member_names, peer_names, stand_ins
+from .mesh_verdict import HANDSHAKE_SECONDS, apart, carried, is_cut, member_names, peer_names, stand_ins
 from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted, scope_line
 
 Facts = t.Mapping[str, t.Any]
@@ -45,12 +46,10 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> dict
     if not ok and not whole.broken:
         problems.append(f"not proven is no success: fix what is named, or accept it with {ALLOW}: true")
     texts = []
+    mesh, found = MeshPlan.from_json(facts.get("mesh") or {}), facts.get("found") or {}
     for rows in (ROWS, 0) if full else (ROWS,):
-        mesh, found = facts.get("mesh") or {}, facts.get("found") or {}
         tables = (
-            [_nodes_table(mesh, found, rows), _matrix(mesh, found, rows), hosts_line(mesh, found)]
-            if mesh.get("nodes")
-            else []
+            [_nodes_table(mesh, found, rows), _matrix(mesh, found, rows), hosts_line(mesh, found)] if mesh.nodes else []
         )
         texts.append(
             "\n\n".join([part for part in (scope_line(shown["scope"]), *tables) if part] + ["\n".join(shown["lines"])])
@@ -69,7 +68,7 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> dict
     }
 
 
-def hosts_line(topology: Facts, found: Found) -> str:
+def hosts_line(topology: MeshPlan, found: Found) -> str:
     """How many hosts reach other clusters themselves, and which cannot, since no other cluster would accept their address; nothing where none was asked."""
     asked = {host: (row.get("probe") or {}).get("host_pings") or () for host, row in sorted(found.items())}
     rows = {host: pings for host, pings in asked.items() if pings}
@@ -77,7 +76,7 @@ def hosts_line(topology: Facts, found: Found) -> str:
     lines = []
     if len(lacking) < len(rows):
         reaching = [host for host in rows if host not in lacking and all(ping["ok"] for ping in rows[host])]
-        what = "nodes" if is_kubespan(topology) else "clusters"
+        what = "nodes" if topology.spans_nodes else "clusters"
         lines.append(f"hosts themselves: {len(reaching)} of {counted(len(rows), 'node')} reach other {what}")
     if lacking:
         names = ", ".join(lacking[:SHOWN_HOSTS]) + (", ..." if len(lacking) > SHOWN_HOSTS else "")
@@ -85,7 +84,7 @@ def hosts_line(topology: Facts, found: Found) -> str:
     return "\n".join(lines)
 
 
-def targets(topology: Facts, pods: t.Mapping[str, t.Sequence[str]], host: str) -> list[dict[str, str]]:
+def targets(topology: MeshPlan, pods: t.Mapping[str, t.Sequence[str]], host: str) -> list[dict[str, str]]:
     """The pods that a host shall reach through the mesh: [{node, address}]. pods: host -> addresses, of collected.pods.
 
     The addresses are those at which the host's cluster sees them.
@@ -94,27 +93,27 @@ def targets(topology: Facts, pods: t.Mapping[str, t.Sequence[str]], host: str) -
     return [
         {"node": other, "address": seen(other, address)}
         for other in sorted(pods)
-        if other in topology["nodes"] and apart(topology, host, other)
+        if other in topology.nodes and apart(topology, host, other)
         for address in pods[other]
     ]
 
 
-def host_targets(topology: Facts, pods: t.Mapping[str, t.Sequence[str]], host: str) -> list[dict[str, str]]:
+def host_targets(topology: MeshPlan, pods: t.Mapping[str, t.Sequence[str]], host: str) -> list[dict[str, str]]:
     """What a host itself shall reach: one pod of each other cluster and family, and every node at its exported address (translation 7).
 
     Which pod differs from host to host, so that all are asked by somebody.
     """
-    nodes = topology["nodes"]
+    nodes = topology.nodes
     place = sorted(nodes).index(host) if host in nodes else 0
     groups: dict[tuple[str, bool], list[dict[str, str]]] = {}
     for target in targets(topology, pods, host):
-        groups.setdefault((nodes[target["node"]]["cluster"], ":" in target["address"]), []).append(target)
+        groups.setdefault((nodes[target["node"]].cluster, ":" in target["address"]), []).append(target)
     found = [group[place % len(group)] for dummy, group in sorted(groups.items())]
     found += [
         {"node": other, "address": address}
         for other in sorted(nodes)
         if host in nodes and apart(topology, host, other)
-        for address in (nodes[other].get("exported_addresses") or {}).values()
+        for address in nodes[other].exported_addresses.values()
     ]
     return found
 
@@ -125,15 +124,13 @@ def _ranges(texts: t.Sequence[str]) -> str:
     return ",".join(texts[:SHOWN_RANGES]) + more
 
 
-def _nodes_table(topology: Facts, found: Found, most: int) -> str:
+def _nodes_table(topology: MeshPlan, found: Found, most: int) -> str:
     """One row a peer. ``most``: so many rows, those in trouble first; 0: all, in the order of nodes."""
     rows: list[tuple[t.Any, tuple[str, ...]]] = []
-    for host in sorted(found, key=lambda name: (topology["nodes"].get(name, {}).get("cluster") or "", name)):
+    for host in sorted(found, key=lambda name: (topology.node(name).cluster, name)):
         probe = found[host].get("probe") or {}
-        names = (
-            {**peer_names(topology, host), **member_names(topology, host, probe)} if host in topology["nodes"] else {}
-        )
-        cluster = topology["nodes"].get(host, {}).get("cluster") or "?"
+        names = {**peer_names(topology, host), **member_names(topology, host, probe)} if host in topology.nodes else {}
+        cluster = topology.node(host).cluster or "?"
         peers = probe.get("peers") or ()
         for peer in sorted(peers, key=lambda p: names.get((p["device"], p["public_key"]), "~")):
             age = peer["handshake_age"]
@@ -172,12 +169,12 @@ def _badness(name: str | None, age: int | None) -> tuple[int, int]:
     return (1 if name is None or age > HANDSHAKE_SECONDS else 2), -age
 
 
-def _matrix(topology: Facts, found: Found, most: int) -> str:
+def _matrix(topology: MeshPlan, found: Found, most: int) -> str:
     """From (rows) to (columns): the slowest answer in milliseconds, or FAIL when any pair of pods failed.
 
     ``FAIL > 1296 B``: larger packets are lost; ``node``: an end is no pod.
     """
-    hosts = sorted(host for host in found if host in topology["nodes"])
+    hosts = sorted(host for host in found if host in topology.nodes)
     if len(hosts) > WIDE:
         return _worst_pairs(topology, hosts, found, most)
     nodes, noted = stand_ins(topology, found), False
@@ -206,7 +203,7 @@ def _matrix(topology: Facts, found: Found, most: int) -> str:
     return table(rows) + note if len(rows) > 1 else ""
 
 
-def _worst_pairs(topology: Facts, hosts: t.Sequence[str], found: Found, most: int) -> str:
+def _worst_pairs(topology: MeshPlan, hosts: t.Sequence[str], found: Found, most: int) -> str:
     every = [(host, ping) for host in hosts for ping in (found[host].get("probe") or {}).get("pings") or ()]
     nodes = stand_ins(topology, found)
     pairs = [pair for pair in every if not pair[1]["ok"] or nodes.isdisjoint((pair[1]["source"], pair[1]["target"]))]

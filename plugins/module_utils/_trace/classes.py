@@ -12,11 +12,10 @@ import bisect
 import typing as t
 
 from .._mesh.kubespan.peers import Mesh as KubeSpanMesh
-from .._plan.seen_addresses import exported_of
+from .._plan.mesh_plan import KubespanPlan, MeshPlan, RemotePlan
 from .._values.addresses import parse_network
 from .._values.exported_ranges import ExportedRanges
 from .._values.refused import ValueRefused
-from .._values.text import mapping
 from . import causes
 from .causes import printable
 from .facts import span_of
@@ -88,41 +87,37 @@ def _covered(inner: Range, outer: t.Iterable[Range]) -> bool:
 class Pairs:
     """``verdict(source, target)`` of every pair of hosts. away: hosts and clusters that are taken for gone."""
 
-    def __init__(self, mesh: t.Mapping[str, t.Any], away: t.Collection[str] = ()) -> None:
+    def __init__(self, mesh: MeshPlan, away: t.Collection[str] = ()) -> None:
         self.seats: dict[str, Seat] = {}
-        for host, node in sorted(mapping(mesh, "nodes").items()):
-            if isinstance(node, dict):
-                cluster = str(node.get("cluster"))
-                own = node.get("pod_cidrs")
-                self.seats[host] = Seat(
-                    host, cluster, str(node.get("node_name")), ranges(_as_seen(exported_of(mesh, cluster), own))
-                )
+        for host, node in sorted(mesh.nodes.items()):
+            exported = mesh.cluster(node.cluster).exported
+            self.seats[host] = Seat(host, node.cluster, node.node_name, ranges(_as_seen(exported, node.pod_cidrs)))
         self.away = frozenset(host for host, seat in self.seats.items() if host in away or seat.cluster in away)
-        self.whole = mesh.get("mode") == "kubespan"
+        self.whole = mesh.spans_nodes
         self.clusters = sorted({seat.cluster for seat in self.seats.values()})
         #: (cluster that looks, host): why not
         self.found: dict[tuple[str, str], str] = {}
         by_cluster: dict[str, list[Seat]] = {}
         for seat in self.seats.values():
             by_cluster.setdefault(seat.cluster, []).append(seat)
-        if self.whole:
-            for host, cause in self._kubespan(mapping(mesh, "kubespan")).items():
+        if mesh.kubespan is not None:
+            for host, cause in self._kubespan(mesh.kubespan).items():
                 self.found.update(((cluster, host), cause) for cluster in self.clusters)
         else:
             for local in self.clusters:
-                remotes = mapping(mesh, "clusters", local, "remotes")
+                remotes = mesh.cluster(local).remotes
                 for remote, seats in by_cluster.items():
                     if remote != local:
                         self._semaphore(local, remotes.get(remote), seats)
 
-    def _semaphore(self, local: str, settings: t.Any, seats: t.Sequence[Seat]) -> None:
+    def _semaphore(self, local: str, settings: RemotePlan | None, seats: t.Sequence[Seat]) -> None:
         """How the nodes of one cluster see those of another."""
-        if not isinstance(settings, dict):
+        if settings is None:
             self.found.update(((local, seat.host), causes.DEVICE_MISSING) for seat in seats)
             return
-        routes = ranges([row.get("dst") for row in settings.get("routes") or ()])
-        peers = {str(row.get("node")): row for row in settings.get("peers") or () if isinstance(row, dict)}
-        contested = {str(row.get("node")) for row in settings.get("contested") or () if isinstance(row, dict)}
+        routes = ranges([row.get("dst") for row in settings.routes])
+        peers = {str(row.get("node")): row for row in settings.peers}
+        contested = {str(row.get("node")) for row in settings.contested}
         allowed = {name: ranges(row.get("allowed_ips")) for name, row in peers.items()}
         holders = owners(
             ((one, name) for name, rows in allowed.items() for one in rows),
@@ -133,7 +128,7 @@ class Pairs:
             if seat.node in contested:
                 cause = causes.KEYS_SHARED
             elif seat.node not in peers:
-                cause = UNREAD if settings.get("complete") is False else causes.PEER_MISSING
+                cause = causes.PEER_MISSING if settings.complete else UNREAD
             elif not all(_covered(pod, routes) for pod in seat.pods):
                 cause = causes.ROUTE_MISSING
             elif any(holders.get((pod[0], pod[1])) != seat.node for pod in seat.pods):
@@ -141,15 +136,11 @@ class Pairs:
             if cause:
                 self.found[local, seat.host] = cause
 
-    def _kubespan(self, part: t.Mapping[str, t.Any]) -> dict[str, str]:
+    def _kubespan(self, part: KubespanPlan) -> dict[str, str]:
         """Why nodes are no peers of the others: all nodes get the same affiliates."""
         hosts = {(seat.cluster, seat.node): host for host, seat in self.seats.items()}
-        records = [row for row in part.get("affiliates") or () if isinstance(row, dict)]
-        contested = {
-            (str(row.get("cluster")), str(row.get("node")))
-            for row in part.get("contested") or ()
-            if isinstance(row, dict)
-        }
+        records = list(part.affiliates)
+        contested = {(str(row.get("cluster")), str(row.get("node"))) for row in part.contested}
         ids = {str(row.get("node_id")): hosts.get((str(row.get("cluster")), str(row.get("node")))) for row in records}
         held: dict[str, tuple[Range, ...]] = {}
         mesh = KubeSpanMesh(records)
@@ -157,12 +148,12 @@ class Pairs:
             held.update((key, ranges(list(peer.allowed_ips))) for key, peer in mesh.specs(looking).peers.items())
         known = {str(row.get("public_key")): str(row.get("node_id")) for row in records}
         allowed = {ids.get(known.get(key, "")): spans for key, spans in held.items()}
-        unread = set(part.get("unread") or ())
+        unread = set(part.unread)
         found = {}
         for host, seat in self.seats.items():
             if (seat.cluster, seat.node) in contested:
                 found[host] = causes.KEYS_SHARED
-            elif host not in allowed and part.get("members"):
+            elif host not in allowed and part.members:
                 continue  # a discovery service may have it, which the nodes themselves ask
             elif host not in allowed:
                 found[host] = UNREAD if seat.cluster in unread else causes.PEER_MISSING

@@ -8,7 +8,7 @@ import itertools
 import typing as t
 
 from .._mesh.kubespan.generations import Layout
-from .._values.text import mapping
+from .._plan.mesh_plan import KubespanPlan, MeshPlan
 from . import causes, ends
 from .causes import place_text
 from .ends import End, Question
@@ -474,31 +474,25 @@ def hosts_of(flows: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
     return sorted(host for host in found if host)
 
 
-def mesh_part(mesh: t.Mapping[str, t.Any]) -> Data:
-    """Of mesh_plan's topology, what a walk needs: {devices, whole, endpoints, shared}."""
-    seats = {
-        (str(node.get("cluster")), str(node.get("node_name"))): str(host)
-        for host, node in mapping(mesh, "nodes").items()
-        if isinstance(node, dict)
-    }
+def mesh_part(mesh: MeshPlan) -> Data:
+    """Of the plan of the mesh what a walk needs: {devices, whole, endpoints, shared}."""
+    seats = {(node.cluster, node.node_name): host for host, node in mesh.nodes.items()}
     keys: dict[str, set[str]] = {}
     endpoints: dict[str, set[str]] = {}
     for (cluster, name), host in seats.items():
-        for key, value in mapping(mesh, "nodes", host, "published").items():
+        for key, value in mesh.nodes[host].published.items():
             if str(key).endswith("/pubKey") and isinstance(value, str):
                 keys.setdefault(value, set()).add(f"{cluster}/{name}")
     devices: dict[str, dict[str, str]] = {}
-    for local, part in mapping(mesh, "clusters").items():
-        for remote, settings in mapping(part, "remotes").items():
-            if not isinstance(settings, dict):
-                continue
-            devices.setdefault(str(local), {})[str(remote)] = str(settings.get("device"))
-            for peer in settings.get("peers") or ():
-                host = seats.get((str(remote), str(peer.get("node"))), "")
+    for local, part in mesh.clusters.items():
+        for remote, settings in part.remotes.items():
+            devices.setdefault(local, {})[remote] = settings.device
+            for peer in settings.peers:
+                host = seats.get((remote, str(peer.get("node"))), "")
                 if host and isinstance(peer.get("endpoint"), str):
                     endpoints.setdefault(host, set()).add(peer["endpoint"])
-    kubespan = mapping(mesh, "kubespan")
-    for row in [*(kubespan.get("affiliates") or ()), *(kubespan.get("contested") or ())]:
+    kubespan = mesh.kubespan or KubespanPlan()
+    for row in [*kubespan.affiliates, *kubespan.contested]:
         label = f"{row.get('cluster')}/{row.get('node')}"
         if isinstance(row.get("public_key"), str):
             keys.setdefault(row["public_key"], set()).add(label)
@@ -509,7 +503,7 @@ def mesh_part(mesh: t.Mapping[str, t.Any]) -> Data:
             )
     return {
         "devices": devices,
-        "whole": Layout().device if mesh.get("mode") == "kubespan" else "",
+        "whole": Layout().device if mesh.spans_nodes else "",
         "endpoints": {host: sorted(texts) for host, texts in sorted(endpoints.items())},
         "shared": {key: sorted(labels) for key, labels in sorted(keys.items()) if len(labels) > 1},
     }

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._plan.seen_addresses import exported_of
+from .._plan.mesh_plan import MeshPlan
 from .._values.addresses import address_number
 from .causes import place_text
 from .objects import Address
@@ -17,8 +17,8 @@ Data = dict[str, t.Any]
 class Seen:
     """By the plan of the mesh; without one every cluster sees addresses as they are."""
 
-    def __init__(self, mesh: t.Mapping[str, t.Any] | None = None) -> None:
-        self._mappings = {str(name): exported_of(mesh or {}, name) for name in (mesh or {}).get("clusters") or ()}
+    def __init__(self, mesh: MeshPlan | None = None) -> None:
+        self._mappings = {name: part.exported for name, part in (mesh.clusters.items() if mesh is not None else ())}
 
     def address(self, cluster: str, address: Address) -> Address:
         """What other clusters see of an address of a cluster's pod."""

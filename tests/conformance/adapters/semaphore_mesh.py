@@ -32,6 +32,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.semapho
     device as semaphore_device,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import semaphore as semaphore_topology
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.module_utils._values.text import (
@@ -131,7 +132,7 @@ def interface_name(data: Input) -> Answer:
 def key_path(data: Input) -> Answer:
     own = {"key_dir": data["key_dir"]} if "key_dir" in data else {}
     found = inventory(HERE, own, {data["cluster"]: {}}, aliases=False)
-    return {"path": found.remotes(HERE)[data["cluster"]]["private_key_file"]}
+    return {"path": found.remotes(HERE)[data["cluster"]].private_key_file}
 
 
 def key_load(data: Input) -> Answer:
@@ -164,8 +165,8 @@ def device_request(data: Input) -> tuple[device_spec.Device, Answer]:
     }
     remote = {ours: data[theirs] for theirs, ours in names.items() if data.get(theirs) is not None}
     found = inventory(HERE, {}, {data["cluster"]: remote}, aliases=False)
-    topology = semaphore_topology.mesh_without_listings(found)
-    [device] = semaphore_topology.node_part(topology, HOST)["devices"]
+    topology = semaphore_topology.mesh_without_listings(found).to_json()
+    [device] = semaphore_topology.node_part(MeshPlan.from_json(topology), HOST)["devices"]
     [route] = topology["clusters"][HERE]["remotes"][data["cluster"]]["routes"]
     return node_spec.parse_node_device(device, found.name, adopt=True).wireguard, route
 
@@ -226,9 +227,11 @@ def teardown(data: Input) -> Answer:
         HERE: {"nodes": [node_object(HOST, {"annotations": dict.fromkeys(keys, "of the remote")})]},
         stays: {"nodes": []},
     }
-    topology = semaphore_topology.plan_semaphore_mesh(after, nodes)
-    devices = semaphore_topology.node_part(topology, HOST)["devices"]
-    kept = semaphore_topology.node_part(semaphore_topology.mesh_without_listings(before), HOST)["devices"]
+    topology = semaphore_topology.plan_semaphore_mesh(after, nodes).to_json()
+    devices = semaphore_topology.node_part(MeshPlan.from_json(topology), HOST)["devices"]
+    kept = semaphore_topology.node_part(
+        MeshPlan.from_json(semaphore_topology.mesh_without_listings(before).to_json()), HOST
+    )["devices"]
     confirmed = node_spec.state_to_keep(node_spec.parse_node({"fabric": "mesh", "devices": kept}), None)
     wish = node_spec.parse_node({"fabric": "mesh", "devices": devices, "remove_keys": data.get("remove_keys")})
     state = node_spec.state_to_keep(wish, confirmed)
@@ -265,7 +268,7 @@ def annotations(data: Input) -> Answer:
     nodes = {data["local"]: {"nodes": [node_object(HOST, {"podCIDR": HERE_PODS, "addresses": data["node_addresses"]})]}}
     listings = dict({name: {"nodes": []} for name in remotes}, **nodes)
     said = {semaphore_annotations.key_of(name, "pubKey"): remote["public_key"] for name, remote in remotes.items()}
-    topology = semaphore_topology.plan_semaphore_mesh(found, listings, {HOST: said})
+    topology = semaphore_topology.plan_semaphore_mesh(found, listings, {HOST: said}).to_json()
     for refusal in topology["refused"]:
         return {"error": refusal["reason"]}
     watch = {
@@ -344,7 +347,7 @@ def peers(data: Input) -> Answer:
         local: {"nodes": [node_object(HOST, {})]},
         remote: {"nodes": [node_object(node["name"], node) for node in nodes]},
     }
-    topology = semaphore_topology.plan_semaphore_mesh(found, listings)
+    topology = semaphore_topology.plan_semaphore_mesh(found, listings).to_json()
     mesh = topology["clusters"][local]["remotes"][remote]
     skipped = [
         dict(row, node=row["object"].partition("/")[2])
@@ -357,7 +360,7 @@ def peers(data: Input) -> Answer:
     for row in skipped:
         if row["reason"] in CLAIMS:
             raise Ruled(CLAIMS[row["reason"]])
-    [device] = semaphore_topology.node_part(topology, HOST)["devices"]
+    [device] = semaphore_topology.node_part(MeshPlan.from_json(topology), HOST)["devices"]
     request = node_spec.parse_node_device(device, found.name, adopt=True).wireguard
     link = dict(
         index=2,

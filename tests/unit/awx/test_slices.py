@@ -21,6 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import slices
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import plan_kubespan_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import plan_semaphore_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import to_wire
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.plugin_utils import job_output
@@ -76,34 +77,41 @@ def planned(given, read, reported=None, mode="semaphore"):
     fabric, wrong = load_fabric(dict(given, name="f"))
     assert not wrong, wrong
     made = (
-        plan_kubespan_mesh(fabric, read, "an id", reported)
+        plan_kubespan_mesh(fabric, read, "an id", reported).to_json()
         if mode == "kubespan"
-        else plan_semaphore_mesh(fabric, read, reported)
+        else plan_semaphore_mesh(fabric, read, reported).to_json()
     )
     return json.loads(json.dumps(to_wire(made)))
 
 
 def test_the_digest_says_which_variable_or_node_differs():
     given = definition()
-    agreed = slices.agreement(planned(given, listings(given)), given)
+    agreed = slices.agreement(MeshPlan.from_json(planned(given, listings(given))), given)
     secret = json.loads(json.dumps(given))
     for cluster in secret["clusters"].values():
         cluster.update(token="T0KEN", kubeconfig={"users": "K3Y"}, client_key="K3Y")
     kept = slices.without_access(secret)
-    assert slices.agreement(planned(given, listings(given)), kept) == agreed
+    assert slices.agreement(MeshPlan.from_json(planned(given, listings(given))), kept) == agreed
     assert "T0KEN" not in json.dumps(kept) and "K3Y" not in json.dumps(kept)
-    assert slices.differences(agreed["digest"], slices.digests(planned(given, listings(given)), given)) == []
+    assert (
+        slices.differences(agreed["digest"], slices.digests(MeshPlan.from_json(planned(given, listings(given))), given))
+        == []
+    )
     other = copy.deepcopy(given)
     other["clusters"]["c1"]["wireguard_mtu"] = 1300
-    found = slices.differences(agreed["digest"], slices.digests(planned(other, listings(other)), other))
+    found = slices.differences(
+        agreed["digest"], slices.digests(MeshPlan.from_json(planned(other, listings(other))), other)
+    )
     assert found[0] == "variable wireguard_mtu of cluster c1" and "devices of cluster c0 towards c1" in found
     moved = listings(given)
     moved["c1"]["nodes"][2]["status"]["addresses"][0]["address"] = "10.66.1.99"
-    assert slices.differences(agreed["digest"], slices.digests(planned(given, moved), given)) == ["node c1/n2"]
+    assert slices.differences(agreed["digest"], slices.digests(MeshPlan.from_json(planned(given, moved)), given)) == [
+        "node c1/n2"
+    ]
     gone = listings(given)
     gone["c0"] = {"error": {"reason": "unreachable", "message": "no answer"}}
     assert "devices of cluster c1 towards c0" in slices.differences(
-        agreed["digest"], slices.digests(planned(given, gone), given)
+        agreed["digest"], slices.digests(MeshPlan.from_json(planned(given, gone)), given)
     )
 
 
@@ -111,8 +119,8 @@ def test_how_a_machine_reaches_a_cluster_is_no_difference():
     given = definition()
     other = copy.deepcopy(given)
     other["clusters"]["c0"].update(kubeconfig="/elsewhere", context="k")
-    assert slices.digests(planned(given, listings(given)), given) == slices.digests(
-        planned(other, listings(other)), other
+    assert slices.digests(MeshPlan.from_json(planned(given, listings(given))), given) == slices.digests(
+        MeshPlan.from_json(planned(other, listings(other))), other
     )
 
 
@@ -121,7 +129,7 @@ def test_any_change_of_a_listing_that_changes_the_plan_is_named(mode):
     generator = random.Random(3)
     given = definition(3)
     first = planned(given, listings(given), None, mode)
-    agreed = slices.digests(first, given)
+    agreed = slices.digests(MeshPlan.from_json(first), given)
     changed = 0
     for dummy in range(80):
         read = listings(given, {("c0", 0): KEYS[0], ("c2", 1): KEYS[1]} if generator.random() < 0.5 else {})
@@ -146,7 +154,7 @@ def test_any_change_of_a_listing_that_changes_the_plan_is_named(mode):
         parts = [
             {key: value for key, value in one.items() if key not in ("refused", "failures")} for one in (first, mesh)
         ]
-        differs = slices.differences(agreed, slices.digests(mesh, given))
+        differs = slices.differences(agreed, slices.digests(MeshPlan.from_json(mesh), given))
         assert bool(differs) == (parts[0] != parts[1]), differs
         changed += bool(differs)
     assert changed > 10
@@ -156,7 +164,9 @@ def test_only_clusters_whose_nodes_get_something_new_have_news():
     given = definition(3)
     keys = {("c0", host): KEYS[host] for host in range(3)}
     before, after = planned(given, listings(given)), planned(given, listings(given, keys))
-    assert slices.news(before, before) == [] and slices.news(before, after) == ["c1", "c2"]
+    assert slices.news(MeshPlan.from_json(before), MeshPlan.from_json(before)) == [] and slices.news(
+        MeshPlan.from_json(before), MeshPlan.from_json(after)
+    ) == ["c1", "c2"]
 
 
 def results(hosts, **more):
@@ -190,9 +200,12 @@ def test_what_hosts_of_all_slices_said_comes_together_and_what_is_published_is_n
     (name,) = run_handover.stage_output(
         "converge", "", {host: {**plan, "run.node_dataplane": found[host]} for host in hosts}, hosts
     )
-    assert name not in variables and run_handover.unpublished(mesh, found) == {}
-    assert slices.reported(mesh, found, run_handover.unpublished(mesh, found), ()) == {}
-    assert sorted(slices.reported(mesh, found, {}, ["c0/n1"])) == ["c0-1"]
+    assert name not in variables and run_handover.unpublished(MeshPlan.from_json(mesh), found) == {}
+    assert (
+        slices.reported(MeshPlan.from_json(mesh), found, run_handover.unpublished(MeshPlan.from_json(mesh), found), ())
+        == {}
+    )
+    assert sorted(slices.reported(MeshPlan.from_json(mesh), found, {}, ["c0/n1"])) == ["c0-1"]
 
 
 def test_a_wrong_text_of_another_job_is_refused():

@@ -23,6 +23,7 @@ from ..._mesh.fabric.variables import Finding
 from ..._mesh.topology import kubespan as kubespan_plan
 from ..._mesh.topology.calico import CRD, V3, ip_pools, pools_desired
 from ..._mesh.topology.semaphore import mesh_without_listings, plan_semaphore_mesh
+from ..._plan.mesh_plan import KUBESPAN, MeshPlan
 from ..._plan.objects import field_manager
 from ..._plan.plan import to_wire
 from ..._values.gc_pause import gc_paused
@@ -53,7 +54,7 @@ def validate(request: t.Mapping[str, t.Any]) -> tuple[Fabric, list[str]]:
     """
     definition = request["definition"]
     fabric, findings = load_fabric(dict(definition, name=request["fabric"]))
-    spans = request.get("mode") == kubespan_plan.MODE
+    spans = request.get("mode") == KUBESPAN
     if spans and kubespan_plan.DISCOVERY in (request.get("registries") or ()):
         # the others may be machines that no inventory has
         findings = [finding for finding in findings if finding.reason != "no_remotes" or not fabric.clusters]
@@ -85,7 +86,7 @@ def run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     fabric, warnings = validate(request)
-    if request.get("mode") == kubespan_plan.MODE and not request.get("mesh_id"):
+    if request.get("mode") == KUBESPAN and not request.get("mesh_id"):
         raise ValueRefused("mesh_id_missing", "mesh_id is empty: all nodes of a KubeSpan mesh know it by the same id")
     registries = _registries(request)
     if request.get("validate_only"):
@@ -117,30 +118,29 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         left = left_clusters(keyed_for, {*fabric.clusters, str(request.get("leaving"))})
         warnings += sentences(left, SHOWN)
         warnings += [_missing(cluster, names) for cluster, names in missing.items()]
-        if request.get("mode") == kubespan_plan.MODE:
+        if request.get("mode") == KUBESPAN:
             topology = kubespan_plan.plan_kubespan_mesh(
                 fabric, listings, request["mesh_id"], request.get("reported"), registries
             )
         else:
             topology = plan_semaphore_mesh(fabric, listings, request.get("reported"))
         pools = {name: ip_pools(fabric, name, version) for name, version in sorted(calico.items())}
-        warnings += [note for name in sorted(listings) for note in topology["pod_ranges"][name]["notes"]]
+        warnings += [note for name in sorted(listings) for note in topology.pod_ranges[name]["notes"]]
     contested = contested_labels(topology)
     return {
         "changed": False,
         "mesh": to_wire(
-            dict(
-                topology,
+            topology._replace(
                 ip_pools=pools,
                 without_host=missing,
                 pod_places=places,
                 left_clusters=left,
                 same_clusters=same,
-            )
+            ).to_json()
         ),
-        "sources": pod_ranges.source_lines(topology["pod_ranges"]),
-        "refused": topology["refused"],
-        "failures": topology["failures"],
+        "sources": pod_ranges.source_lines(topology.pod_ranges),
+        "refused": topology.refused,
+        "failures": topology.failures,
         "contested": contested,
         "warnings": warnings + [_CONTESTED.format(label) for label in contested],
         "stats": stats,
@@ -160,7 +160,7 @@ def read_nodes(fabric: Fabric, clusters: Clusters) -> dict[str, t.Any]:
     return _gather(fabric, clusters, False)[0]
 
 
-def plan_nodes(fabric: Fabric, listings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def plan_nodes(fabric: Fabric, listings: t.Mapping[str, t.Any]) -> MeshPlan:
     """The plan of a Semaphore mesh from what read_nodes gave, of a caller that stays."""
     with gc_paused():
         mistaken = mistaken_clusters(listings, _hosts(fabric), _keyed(fabric, listings))
@@ -176,12 +176,12 @@ def _missing(cluster: str, names: t.Sequence[str]) -> str:
     )
 
 
-def contested_labels(topology: t.Mapping[str, t.Any]) -> list[str]:
+def contested_labels(topology: MeshPlan) -> list[str]:
     """``cluster/node`` of the nodes whose key, id or range another one claims too."""
-    found = {(row["cluster"], row["node"]) for row in (topology.get("kubespan") or {}).get("contested", ())}
-    for part in topology["clusters"].values():
-        for remote, settings in part["remotes"].items():
-            found.update((remote, row["node"]) for row in settings.get("contested", ()))
+    found = {(row["cluster"], row["node"]) for row in (topology.kubespan.contested if topology.kubespan else ())}
+    for part in topology.clusters.values():
+        for remote, settings in part.remotes.items():
+            found.update((remote, row["node"]) for row in settings.contested)
     return ["{0}/{1}".format(*seat) for seat in sorted(found)]
 
 
@@ -198,7 +198,7 @@ def _asked_clusters(
     request: t.Mapping[str, t.Any], registries: t.Container[str]
 ) -> tuple[list[t.Mapping[str, t.Any]], list[str]]:
     """Clusters with an API that is read, and those that need none: all of their nodes announce themselves to a discovery service."""
-    needed = request.get("mode") != kubespan_plan.MODE or kubespan_plan.ANNOTATIONS in registries
+    needed = request.get("mode") != KUBESPAN or kubespan_plan.ANNOTATIONS in registries
     unasked = [] if needed else [str(given["name"]) for given in request["clusters"] if not _has_server(given)]
     return [given for given in request["clusters"] if str(given["name"]) not in unasked], unasked
 
@@ -208,18 +208,16 @@ def _has_server(given: t.Mapping[str, t.Any]) -> bool:
     return any(by_our_names(given).get(name) for name in ("kubeconfig", "context", "api_url"))
 
 
-def _without_listings(
-    fabric: Fabric, request: t.Mapping[str, t.Any], registries: t.Collection[str]
-) -> dict[str, t.Any]:
-    """What the inventory alone tells."""
-    spans = request.get("mode") == kubespan_plan.MODE
+def _without_listings(fabric: Fabric, request: t.Mapping[str, t.Any], registries: t.Collection[str]) -> MeshPlan:
+    """What the inventory alone gives."""
+    spans = request.get("mode") == KUBESPAN
     topology = (
         kubespan_plan.plan_kubespan_mesh(fabric, {}, request["mesh_id"], registries=registries)
         if spans
         else mesh_without_listings(fabric)
     )
     asked = {name: {"source": _asked(cluster), "notes": []} for name, cluster in sorted(fabric.clusters.items())}
-    return dict(topology, refused=[], failures=[], pod_ranges=asked)
+    return topology._replace(refused=[], failures=[], pod_ranges=asked)
 
 
 def gather(

@@ -16,6 +16,7 @@ from ..._kubernetes.clusters import Clusters
 from ..._kubernetes.pod_ranges import SOURCES
 from ..._kubernetes.watched import Heard
 from ..._mesh.topology.range_changes import Orders, RangeChanges, range_changes
+from ..._plan.mesh_plan import MeshPlan
 from ..mesh import mesh_plan
 from .capabilities import EVERYTHING, Capability
 
@@ -40,7 +41,7 @@ class PodRanges(Capability):
         self._lock = threading.Lock()
         #: of each cluster what was read of it last, and the plan of all that
         self._listings: dict[str, t.Any] = {}
-        self._plan: Data | None = None
+        self._plan: MeshPlan | None = None
         self._failed: frozenset[str] = frozenset()
 
     def keys(self, cluster: str, heard: Heard) -> t.Collection[str]:
@@ -54,8 +55,8 @@ class PodRanges(Capability):
     def handles(self, cluster: str, kind: str) -> bool:
         """Whether changes of a kind are looked after here: it is the source of the cluster's ranges, which was read completely."""
         with self._lock:
-            shown = (self._plan or {}).get("pod_ranges", {}).get(cluster, {})
-            return cluster not in self._failed and _SOURCE_OF.get(kind) == shown.get("source", "")
+            known = self._plan.pod_ranges if self._plan is not None else {}
+            return cluster not in self._failed and _SOURCE_OF.get(kind) == known.get(cluster, {}).get("source", "")
 
     def orders(self, result: Data) -> Orders:
         """For each cluster the peers of its nodes that have other ranges now."""
@@ -85,7 +86,7 @@ class PodRanges(Capability):
         text = "more than ranges of peers changed, {0}, so the playbook mesh is run"
         return {
             "plan": {"changes": []},
-            "refused": after["refused"],
+            "refused": after.refused,
             "failures": clusters.failures,
             "warnings": [text.format(changes.more)] if runs else [],
             "orders": changes.orders,

@@ -17,6 +17,7 @@ from ..._mesh.fabric.inventory import Fabric, load_fabric
 from ..._mesh.fabric.pod_ranges import source_lines
 from ..._mesh.kubespan.generations import Layout
 from ..._plan.access_review import missing, review
+from ..._plan.mesh_plan import MeshPlan
 from ..._plan.outcome import of_cluster, refused_whole
 from ..._services.mcs.names import EXPORT, IMPORT, VERSIONS
 from ..._status.preflight import ERROR, SKEW, find
@@ -43,13 +44,13 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     request = unpacked(request)
     definition = request["definition"]
     fabric, findings = load_fabric(dict(definition, name=request["fabric"]))
-    mesh = request.get("mesh") or {}
+    mesh = MeshPlan.from_json(request.get("mesh") or {})
     clusters = Clusters(request["clusters"], seconds_of(request))
     running = clusters.read("list workloads", lambda unused, client: workloads(client))
     without = _without_namespace(clusters, request.get("services") or {})
     lacking = _lacking(clusters, request.get("imports"))
     untraced = _untraced(clusters) if request.get("trace") else {}
-    failures = {(row["cluster"], row["reason"]): row for row in [*(mesh.get("failures") or ()), *clusters.failures]}
+    failures = {(row["cluster"], row["reason"]): row for row in [*mesh.failures, *clusters.failures]}
     plans = request.get("plans") or {}
     nodes = {
         host: {"cluster": ((definition.get("nodes") or {}).get(host) or {}).get("multicluster_cluster"), "node": node}
@@ -58,10 +59,10 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     rows = find(
         {
             "inventory": [finding._asdict() for finding in findings],
-            "without_host": mesh.get("without_host") or {},
-            "left_clusters": mesh.get("left_clusters") or {},
-            "same_clusters": mesh.get("same_clusters") or (),
-            "pod_places": mesh.get("pod_places") or {},
+            "without_host": mesh.without_host or {},
+            "left_clusters": mesh.left_clusters or {},
+            "same_clusters": mesh.same_clusters or (),
+            "pod_places": mesh.pod_places or {},
             "grants": fabric.seen_grants(),
             "nodes": nodes,
             "unreached": request.get("silent") or {},
@@ -86,7 +87,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     )
     bad = [row for row in rows if row["level"] == ERROR]
     lines = _lines(rows) or ["nothing stands in the way"]
-    lines += source_lines(mesh.get("pod_ranges") or {})
+    lines += source_lines(mesh.pod_ranges)
     return {
         "changed": False,
         "ok": not bad,
@@ -194,9 +195,7 @@ def _silent(settings: t.Iterable[t.Mapping[str, t.Any]], running: t.Mapping[str,
     return found
 
 
-def _devices(
-    fabric: Fabric, cluster: t.Any, kubespan: t.Mapping[str, t.Any] | None, mesh: t.Mapping[str, t.Any]
-) -> list[Data]:
+def _devices(fabric: Fabric, cluster: t.Any, kubespan: t.Mapping[str, t.Any] | None, mesh: MeshPlan) -> list[Data]:
     """The WireGuard devices that a node of a cluster shall have: as planned, else as far as the inventory tells."""
     if kubespan is not None:
         layout = dict(Layout()._asdict(), **kubespan)
@@ -204,20 +203,20 @@ def _devices(
     if cluster not in fabric.clusters:
         return []
     try:
-        remotes = (mesh.get("clusters") or {}).get(cluster, {}).get("remotes") or fabric.remotes(cluster)
+        remotes = mesh.cluster(cluster).remotes or fabric.remotes(cluster)
     except (KeyError, TypeError, ValueError):
         return []  # what is wrong with the inventory is said already
     keep = fabric.clusters[cluster]["keep_pod_addresses"]
     keep = True if cluster in fabric.exported() else keep
     return [
-        {"name": part["device"], "listen_port": part["listen_port"], "mtu": part["mtu"], "keep": keep}
+        {"name": part.device, "listen_port": part.listen_port, "mtu": part.mtu, "keep": keep}
         for dummy, part in sorted(remotes.items())
     ]
 
 
-def _refused(request: t.Mapping[str, t.Any], mesh: t.Mapping[str, t.Any], clusters: t.Container[str]) -> list[Data]:
+def _refused(request: t.Mapping[str, t.Any], mesh: MeshPlan, clusters: t.Container[str]) -> list[Data]:
     """What plans refused. What leaves a capability nothing to do in a cluster stops it."""
-    given = [("mesh", mesh), *sorted((request.get("node_plans") or {}).items())]
+    given = [("mesh", {"refused": mesh.refused}), *sorted((request.get("node_plans") or {}).items())]
     rows = [dict(row, where=where) for where, result in given for row in result.get("refused") or ()]
     for capability, result in sorted((request.get("plans") or {}).items()):
         for row in result.get("refused") or ():

@@ -15,6 +15,7 @@ from ..._kubernetes.pod_ranges import PODS, RUNNING
 from ..._linux.files import FileState, make_folder, read_state, write_state
 from ..._loadbalancers.ledger import NAMESPACE, holders, parse_ledger
 from ..._mesh.kilo.values import API_VERSION as KILO
+from ..._plan.mesh_plan import MeshPlan
 from ..._plan.objects import field_manager
 from ..._services.global_services import MIRRORED_SLICE
 from ..._services.mcs.names import EXPORT, IMPORT, SOURCE_LABEL, VERSIONS
@@ -105,7 +106,7 @@ def unpacked(request: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
 
 def gather(request: t.Mapping[str, t.Any]) -> Data:
     """Read the clusters and the previous document; returns the new one."""
-    fabric, mesh = request["fabric"], request.get("mesh") or {}
+    fabric, mesh = request["fabric"], MeshPlan.from_json(request.get("mesh") or {})
     manager = field_manager(fabric)
     plans, node_plans, nodes = request.get("plans") or {}, request.get("node_plans") or {}, request.get("nodes") or {}
     asked = [(str(c.get("kind")), str(c.get("id"))) for plan in plans.values() for c in drifts.planned_changes(plan)]
@@ -127,12 +128,12 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
         for host in sorted(nodes)
         for row in drifts.unit_entries(host, nodes[host], drifts.planned_changes(node_plans.get(host)))
     ]
-    drift += drifts.object_entries(plans, objects, manager, mesh.get("annotation_patterns") or ())
+    drift += drifts.object_entries(plans, objects, manager, mesh.annotation_patterns)
     return build(
         {
             "fabric": fabric,
             "now": time.time(),
-            "mesh": mesh,
+            "mesh": request.get("mesh") or {},
             "nodes": nodes,
             "probes": request.get("probes") or {},
             "trace": request.get("trace") or {},
@@ -247,11 +248,9 @@ def _ledger(client: Client) -> dict[str, str]:
     return found
 
 
-def _refused(
-    mesh: t.Mapping[str, t.Any], node_plans: t.Mapping[str, t.Any], plans: t.Mapping[str, t.Any]
-) -> list[Data]:
+def _refused(mesh: MeshPlan, node_plans: t.Mapping[str, t.Any], plans: t.Mapping[str, t.Any]) -> list[Data]:
     given = (
-        [("mesh", mesh)]
+        [("mesh", {"refused": mesh.refused})]
         + [(host, node_plans[host]) for host in sorted(node_plans)]
         + [(name, plans[name]) for name in sorted(plans)]
     )
@@ -276,11 +275,11 @@ def _denied(kinds: t.Mapping[str, t.Sequence[str]]) -> list[Data]:
     ]
 
 
-def _failures(clusters: Clusters, mesh: t.Mapping[str, t.Any], plans: t.Mapping[str, t.Any]) -> list[Data]:
+def _failures(clusters: Clusters, mesh: MeshPlan, plans: t.Mapping[str, t.Any]) -> list[Data]:
     """Each silent cluster once, not once for every capability that asked it."""
     rows: dict[tuple[str, str], Data] = {}
     for source, given in (
-        [("mesh", mesh.get("failures") or ())]
+        [("mesh", mesh.failures)]
         + [(n, plans[n].get("failures") or ()) for n in sorted(plans)]
         + [("", clusters.failures)]
     ):

@@ -13,6 +13,7 @@ from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import Forbidden, KubeError, NotFound
 from ..._linux.files import FileState, make_folder, write_state
+from ..._plan.mesh_plan import MeshPlan
 from ..._services.mcs.names import IMPORT, VERSIONS
 from ..._status.model import moment
 from ..._trace import ends, page, pairs, report
@@ -88,8 +89,8 @@ def resolved(
         request.get("cluster_domain") or Settings().domain,
         dns_namespace=_corefile_place(request)[0],
     )
-    mesh = request.get("mesh") or {}
-    plain = bool(mesh.get("clusters")) and mesh.get("mode") != "kubespan"
+    mesh = MeshPlan.from_json(request.get("mesh") or {})
+    plain = bool(mesh.clusters) and not mesh.spans_nodes
     seen = Seen(mesh)
     resolver = Resolver(objects, Names(objects, settings, seen), request.get("pods") or {}, plain, seen)
     flows = [flow for flow in resolver.flows(questions, number) if flow["number"] <= NUMBERS[1]]
@@ -104,7 +105,7 @@ def resolved(
         "names": resolver.steps,
         "findings": [found.row() for found in resolver.found],
         "hosts": dict(hosts),
-        "mesh": mesh_part(request.get("mesh") or {}),
+        "mesh": mesh_part(mesh),
         "policies": resolver.policies,
     }
 
@@ -112,14 +113,15 @@ def resolved(
 def planned(trace: Data, objects: t.Mapping[str, Cluster], request: t.Mapping[str, t.Any]) -> Data:
     """The same by the mesh's plan alone: nothing is sent, and ``reach`` says which nodes could not talk, with some of them away."""
     away = [str(name) for name in request.get("away") or ()]
-    pairs_of = Pairs(request.get("mesh") or {}, away)
+    mesh = MeshPlan.from_json(request.get("mesh") or {})
+    pairs_of = Pairs(mesh, away)
     strange = [name for name in away if name not in pairs_of.seats and name not in pairs_of.clusters]
     if strange:
         raise ValueRefused(
             "name_unknown",
             f"trace_away names {', '.join(map(quoted, strange))}, which is no host and no cluster of the mesh",
         )
-    alone = left_alone(objects, away, Seen(request.get("mesh") or {})) if away else []
+    alone = left_alone(objects, away, Seen(mesh)) if away else []
     found = [
         dict(row, confidence="proven", where=", ".join(row["from"][:1]), command="")
         for row in pairs_of.summary()["cut"]
@@ -143,8 +145,9 @@ def planned(trace: Data, objects: t.Mapping[str, Cluster], request: t.Mapping[st
 
 def of_pairs(request: t.Mapping[str, t.Any]) -> Data:
     """The trace of pairs of pods that a verification found silent: their addresses and hosts are known."""
+    mesh = MeshPlan.from_json(request.get("mesh") or {})
     hosts, number = _hosts(request.get("hosts")), random.randrange(NUMBERS[0], NUMBERS[1] - 1500)
-    flows = pairs.flows(request["pairs"], hosts, number, Seen(request.get("mesh") or {}))
+    flows = pairs.flows(request["pairs"], hosts, number, Seen(mesh))
     return {
         "id": f"{random.getrandbits(32):08x}",
         "number": number,
@@ -155,7 +158,7 @@ def of_pairs(request: t.Mapping[str, t.Any]) -> Data:
         "names": [],
         "findings": [],
         "hosts": hosts,
-        "mesh": mesh_part(request.get("mesh") or {}),
+        "mesh": mesh_part(mesh),
     }
 
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._plan.mesh_plan import RemotePlan
 from ..._values.addresses import parse_network
 from ..._values.exported_ranges import ExportedRanges
 from ..semaphore.device import TXQUEUELEN, device_of, listen_ports, routes_of
@@ -84,11 +85,8 @@ class Fabric(t.NamedTuple):
         """The networks that load balancing hands out, of all clusters: nodes of two may be on one segment."""
         return sorted({text for cluster in self.clusters.values() for text in cluster["floating_cidrs"]})
 
-    def remotes(self, local: str, announced: t.Mapping[str, int] | None = None) -> dict[str, dict[str, t.Any]]:
-        """What every node of a cluster has per remote, by name. announced: ports that work now, see listen_ports.
-
-        {device, listen_port, mtu, txqueuelen, pod_subnets, routes: [{dst, dev, scope, table}], private_key_file}.
-        """
+    def remotes(self, local: str, announced: t.Mapping[str, int] | None = None) -> dict[str, RemotePlan]:
+        """What every node of a cluster has per remote, by name, without peers. announced: ports that work now, see listen_ports."""
         mine, ports = self.clusters[local], listen_ports(self.clusters, local, announced)
         found = {}
         for name in sorted(self.clusters):
@@ -97,15 +95,15 @@ class Fabric(t.NamedTuple):
             remote = self.clusters[name]
             device = device_of(name, remote["device_alias"])
             subnets = self.seen_ranges(name)
-            found[name] = {
-                "device": device,
-                "listen_port": ports[name],
-                "mtu": mine["wireguard_mtus"].get(name, remote["wireguard_mtu"]),
-                "txqueuelen": TXQUEUELEN,
-                "pod_subnets": subnets,
-                "routes": routes_of(device, subnets),
-                "private_key_file": f"{mine['key_dir'].rstrip('/')}/{device}.key",
-            }
+            found[name] = RemotePlan(
+                device=device,
+                listen_port=ports[name],
+                mtu=mine["wireguard_mtus"].get(name, remote["wireguard_mtu"]),
+                txqueuelen=TXQUEUELEN,
+                pod_subnets=subnets,
+                routes=routes_of(device, subnets),
+                private_key_file=f"{mine['key_dir'].rstrip('/')}/{device}.key",
+            )
         return found
 
     def hosts_of(self, cluster: str) -> dict[str, str]:

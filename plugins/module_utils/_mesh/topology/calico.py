@@ -32,7 +32,7 @@ def ip_pools(fabric: Fabric, local: str, api_version: str = V3) -> list[dict[str
     """
     pools = []
     for remote, settings in fabric.remotes(local).items():
-        for index, cidr in enumerate(settings["pod_subnets"]):
+        for index, cidr in enumerate(settings.pod_subnets):
             pools.append(
                 {
                     "apiVersion": api_version,

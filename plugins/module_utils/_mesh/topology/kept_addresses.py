@@ -19,6 +19,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._dataplane.constants import HOST_PACKETS, NODE_SOURCE
+from ..._plan.mesh_plan import MeshPlan
 from ..._values.addresses import host_cidr, network_key, parse_address, parse_network
 from ..._values.exported_ranges import ExportedRanges
 from ..._values.prefix_sets import PrefixSet
@@ -28,27 +29,27 @@ PROXY_MARK = 0x4000
 _FAMILIES = {4: "ip", 6: "ip6"}
 
 
-def kept_table(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any] | None:
+def kept_table(plan: MeshPlan, host: str) -> dict[str, t.Any] | None:
     """The table of one host, as node_dataplane takes it; None where keep_pod_addresses of its cluster is false and nothing is translated,
     or no other cluster is there."""
-    cluster = topology["nodes"][host]["cluster"]
-    part = topology["clusters"][cluster]
-    exported = ExportedRanges(**part.get("exported_pod_cidrs") or {})
-    keep = part.get("keep_pod_addresses") or {"ranges": (), "required": False}
+    node = plan.nodes[host]
+    part = plan.clusters[node.cluster]
+    exported = part.exported
+    keep = part.keep_pod_addresses or {"ranges": (), "required": False}
     kept = [parse_network(text) for text in keep["ranges"]]
-    devices = sorted(settings["device"] for settings in part["remotes"].values())
+    devices = sorted(settings.device for settings in part.remotes.values())
     if not (kept or exported) or not devices:
         return None
     same = PrefixSet.of(kept) - exported.translated
     pairs = {**exported.pairs, **{text: text for text in same.cidrs()}}
     names = "{{ {0} }}".format(", ".join(f'"{device}"' for device in devices))
     # the ranges of its pods are not known then, and the node keeps the address that it has
-    unread = any(row["cluster"] == cluster for row in topology.get("failures") or ())
-    own = [parse_network(text) for text in topology["nodes"][host].get("pod_cidrs") or ()]
+    unread = any(row["cluster"] == node.cluster for row in plan.failures)
+    own = [parse_network(text) for text in node.pod_cidrs]
     sources = {version: [str(network) for network in own if network.version == version] for version in (4, 6)}
     versions = {parse_network(text).version for text in pairs}
     # where other clusters reach the node at an exported address, it comes from there too: policies know a node by one address
-    nodes = topology["nodes"][host].get("exported_addresses") or {}
+    nodes = node.exported_addresses
     own_seen: dict[int, str] = {parse_address(seen).version: seen for seen in reversed(list(nodes.values()))}
     marked = {
         version: own_seen.get(version, NODE_SOURCE[version])
@@ -56,7 +57,7 @@ def kept_table(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any] |
         if version in own_seen or sources[version] or (unread and version in versions)
     }
     table: dict[str, t.Any] = {
-        "name": f"multicluster-network-{topology['fabric']}-nat",
+        "name": f"multicluster-network-{plan.fabric}-nat",
         "family": "inet",
         "chains": [_outgoing(f"oifname {names}", pairs, marked), *_translating(names, exported, nodes)],
         "before_routes": True,
@@ -65,7 +66,7 @@ def kept_table(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any] |
     }
     if exported:
         table["exported"] = exported.to_json()
-        routes = (route["dst"] for settings in part["remotes"].values() for route in settings.get("routes") or ())
+        routes = (route["dst"] for settings in part.remotes.values() for route in settings.routes)
         table["towards"] = sorted(set(routes))
     return table
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._plan.budget import why_refused
+from ..._plan.mesh_plan import KUBESPAN, ClusterPlan, KubespanPlan, MeshPlan, NodePlan
 from ..._plan.plan import Refusal
 from ..._values.addresses import Network, special_kind
 from ..._values.prefix_sets import PrefixSet
@@ -29,7 +30,6 @@ from ..semaphore.peers import pod_cidrs_of
 from .kubespan_claims import Checked, check_affiliates
 
 Data = dict[str, t.Any]
-MODE = "kubespan"
 ANNOTATIONS, INVENTORY, DISCOVERY = "annotations", "inventory", "discovery"
 #: Sources of affiliates without a setting: what Nodes carry, and what hosts say of themselves in the run.
 REGISTRIES = (ANNOTATIONS, INVENTORY)
@@ -43,19 +43,11 @@ def plan_kubespan_mesh(
     mesh_id: str,
     reported: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
     registries: t.Collection[str] = REGISTRIES,
-) -> Data:
-    """Everything the mesh should be, as plain data with Pending values.
+) -> MeshPlan:
+    """Everything the mesh should be. The nodes' part is its ``kubespan``; clusters have no devices.
 
     listings: as semaphore_topology.plan_kubespan_mesh has them. reported: {host: {annotation: value}}, what hosts said of themselves in this
-    run; it counts instead of what their Nodes carry. registries: the sources of affiliates that are used. Returns the keys of
-    plan_semaphore_mesh with no devices, and::
-
-        mode: "kubespan"
-        kubespan: {subnet, affiliates: [those that hold], complete: bool, networks: {cluster: [pod and service networks]}}
-        and where there are any: contested: [affiliates of which each node decides which it takes], disputed: [node addresses that
-        several of all affiliates have], balanced: [networks of load balancing],
-        unread: [clusters that could not be read], turned_away: text, which nodes were refused, members: {cluster: {pod_cidrs, node_cidrs}},
-        what members of a discovery service may have
+    run; it counts instead of what their Nodes carry. registries: the sources of affiliates that are used.
     """
     subnet = mesh_subnet(mesh_id)
     read, sources = read_clusters(fabric.clusters, listings)
@@ -79,39 +71,36 @@ def plan_kubespan_mesh(
     checked = check_affiliates(raw, grants, subnet, balanced=fabric.balanced())
     refused.extend(checked.refused)
     unread = [cluster for cluster, listing in read.items() if listing.failure]
-    more = {
-        "contested": checked.contested,
-        "disputed": checked.disputed,
-        "unread": unread,
-        "turned_away": _turned_away(checked, read),
-    }
     nodes = {host: _node(fabric, host, read, sources, refused, registries) for host in sorted(fabric.nodes)}
-    if DISCOVERY in registries:
-        more["members"] = {
-            name: {kind: list(granted.get(kind) or ()) for kind in ("pod_cidrs", "node_cidrs")}
-            for name, granted in grants.items()
-        }
-    return {
-        "mode": MODE,
-        "fabric": fabric.name,
-        "annotation_patterns": list(KEYS),
-        "overlay": sorted(
+    members = {
+        name: {kind: list(granted.get(kind) or ()) for kind in ("pod_cidrs", "node_cidrs")}
+        for name, granted in grants.items()
+    }
+    return MeshPlan(
+        mode=KUBESPAN,
+        fabric=fabric.name,
+        annotation_patterns=list(KEYS),
+        overlay=sorted(
             {cidr for ranges in grants.values() for key in OVERLAY_RANGES for cidr in ranges.get(key) or ()}
         ),
-        "clusters": {cluster: {"remotes": {}} for cluster in sorted(fabric.clusters)},
-        "nodes": nodes,
-        "kubespan": {
-            "subnet": str(subnet),
-            "affiliates": [_plain(row, checked.disputed) for row in checked.affiliates],
-            "complete": not unread,
-            **{name: rows for name, rows in more.items() if rows},
-            **({"balanced": fabric.balanced()} if fabric.balanced() else {}),
-            "networks": {name: [*ranges["pod_cidrs"], *ranges["service_cidrs"]] for name, ranges in grants.items()},
-        },
-        "refused": [refusal._asdict() for refusal in sorted(set(refused))],
-        "failures": [listing.failure for listing in read.values() if listing.failure],
-        "pod_ranges": {cluster: found.shown() for cluster, found in sources.items()},
-    }
+        clusters={cluster: ClusterPlan() for cluster in sorted(fabric.clusters)},
+        nodes=nodes,
+        kubespan=KubespanPlan(
+            subnet=str(subnet),
+            affiliates=[_plain(row, checked.disputed) for row in checked.affiliates],
+            complete=not unread,
+            contested=checked.contested,
+            disputed=checked.disputed,
+            unread=unread,
+            turned_away=_turned_away(checked, read),
+            members=members if DISCOVERY in registries else {},
+            balanced=fabric.balanced(),
+            networks={name: [*ranges["pod_cidrs"], *ranges["service_cidrs"]] for name, ranges in grants.items()},
+        ),
+        refused=[refusal._asdict() for refusal in sorted(set(refused))],
+        failures=[listing.failure for listing in read.values() if listing.failure],
+        pod_ranges={cluster: found.shown() for cluster, found in sources.items()},
+    )
 
 
 def _turned_away(checked: Checked, clusters: t.Iterable[str]) -> str:
@@ -156,18 +145,9 @@ def _node(
     sources: t.Mapping[str, Ranges],
     refused: list[Refusal],
     registries: t.Collection[str],
-) -> Data:
+) -> NodePlan:
     """What of one host the cluster knows. ``published``: the mesh's annotations that its Node carries."""
     cluster, name = fabric.nodes[host]["cluster"], fabric.nodes[host]["node_name"]
-    row: Data = {
-        "cluster": cluster,
-        "node_name": name,
-        "publishable": False,
-        "annotations": {},
-        "published": {},
-        "stale": [],
-        "pod_cidrs": [],
-    }
     listing = read[cluster]
     node = listing.nodes.get(name)
     if listing.failure or node is None:
@@ -175,16 +155,21 @@ def _node(
         if not listing.failure and DISCOVERY not in registries:
             message = f"cluster {cluster} has no Node {name} for host {host}; write node_name if it has another name"
             refused.append(Refusal(label_of(cluster, name), "node_missing", message))
-            row["refused"] = "node_missing"
-        return row
-    row["publishable"] = ANNOTATIONS in registries
-    row["published"] = {key: node["annotations"][key] for key in KEYS if isinstance(node["annotations"].get(key), str)}
-    row["own_addresses"] = [str(one.address) for one in parse_node(node).addresses if one.kind == "InternalIP"]
+            return NodePlan(cluster, name, refused="node_missing")
+        return NodePlan(cluster, name)
+    pod_cidrs: list[str] = []
     try:
-        row["pod_cidrs"] = list(map(str, _ranges(fabric, cluster, node, sources[cluster])))
+        pod_cidrs = list(map(str, _ranges(fabric, cluster, node, sources[cluster])))
     except ValueRefused as error:
         refused.append(Refusal(label_of(cluster, name), error.reason, f"{label_of(cluster, name)}: {error.message}"))
-    return row
+    return NodePlan(
+        cluster,
+        name,
+        publishable=ANNOTATIONS in registries,
+        published={key: node["annotations"][key] for key in KEYS if isinstance(node["annotations"].get(key), str)},
+        pod_cidrs=pod_cidrs,
+        own_addresses=[str(one.address) for one in parse_node(node).addresses if one.kind == "InternalIP"],
+    )
 
 
 def _ranges(fabric: Fabric, cluster: str, node: t.Mapping[str, t.Any], source: Ranges) -> t.Sequence[Network]:
@@ -197,30 +182,33 @@ def _ranges(fabric: Fabric, cluster: str, node: t.Mapping[str, t.Any], source: R
     return found.networks
 
 
-def node_kubespan(topology: t.Mapping[str, t.Any], host: str) -> Data | None:
+def node_kubespan(plan: MeshPlan, host: str) -> Data | None:
     """One host's part, for the module on the node; None in another mode."""
-    if topology.get("mode") != MODE:
+    if plan.kubespan is None:
         return None
-    node, mesh = topology["nodes"][host], topology["kubespan"]
+    node, mesh = plan.nodes[host], plan.kubespan
+    more = {
+        "own_addresses": node.own_addresses,
+        "discovery": {"overlay": plan.overlay, "members": mesh.members} if mesh.members else {},
+        "contested": mesh.contested,
+        "disputed": mesh.disputed,
+        "unread": mesh.unread,
+        "turned_away": mesh.turned_away,
+        "balanced": mesh.balanced,
+    }
     return {
-        "cluster": node["cluster"],
-        "node_name": node["node_name"],
-        "affiliates": mesh["affiliates"],
-        "complete": mesh["complete"],
-        "cluster_networks": mesh["networks"][node["cluster"]],
-        "pod_cidrs": node["pod_cidrs"],
-        **({"own_addresses": node["own_addresses"]} if node.get("own_addresses") else {}),
-        **({"discovery": {"overlay": topology["overlay"], "members": mesh["members"]}} if mesh.get("members") else {}),
-        **{
-            name: mesh[name]
-            for name in ("contested", "disputed", "unread", "turned_away", "balanced")
-            if mesh.get(name)
-        },
+        "cluster": node.cluster,
+        "node_name": node.node_name,
+        "affiliates": mesh.affiliates,
+        "complete": mesh.complete,
+        "cluster_networks": mesh.networks[node.cluster],
+        "pod_cidrs": node.pod_cidrs,
+        **{name: value for name, value in more.items() if value},
     }
 
 
 def annotations_to_publish(
-    topology: t.Mapping[str, t.Any],
+    plan: MeshPlan,
     reported: t.Mapping[str, t.Mapping[str, t.Any]],
     harvested: t.Mapping[str, t.Any] | None = None,
 ) -> dict[str, dict[str, Data]]:
@@ -230,36 +218,36 @@ def annotations_to_publish(
     """
     desired: dict[str, dict[str, Data]] = {}
     harvested = {host: rows for host, rows in (harvested or {}).items() if rows is not None}
-    seen = gathered(topology, harvested) if harvested else {}
-    keep = bool(harvested) and not set(topology["nodes"]) <= set(reported)
+    seen = gathered(plan, harvested) if harvested else {}
+    keep = bool(harvested) and not set(plan.nodes) <= set(reported)
     for host in sorted(reported):
-        node = topology["nodes"].get(host)
-        if node is None or not node["publishable"]:
+        node = plan.node(host)
+        if not node.publishable:
             continue
         values = dict(reported[host])
         if harvested:
-            others = seen.get((node["cluster"], node["node_name"]), ())
+            others = seen.get((node.cluster, node.node_name), ())
             values[ENDPOINTS] = with_harvested(
-                values.get(ENDPOINTS, ""), node["published"].get(ENDPOINTS, ""), others, keep
+                values.get(ENDPOINTS, ""), node.published.get(ENDPOINTS, ""), others, keep
             )
         values = {key: value for key, value in values.items() if value != ""}
-        if values != node["published"]:
-            desired.setdefault(node["cluster"], {})[node["node_name"]] = values
+        if values != node.published:
+            desired.setdefault(node.cluster, {})[node.node_name] = values
     return desired
 
 
-def gathered(topology: t.Mapping[str, t.Any], reports: t.Mapping[str, t.Any]) -> dict[tuple[str, str], list[str]]:
+def gathered(plan: MeshPlan, reports: t.Mapping[str, t.Any]) -> dict[tuple[str, str], list[str]]:
     """(cluster, node) to endpoints. reports: {host: [{affiliate_id, endpoint}], or None where it does not harvest}.
 
     What is no endpoint, lies in overlay space or names no node of the mesh is dropped: nobody relies on it.
     """
-    mesh = topology["kubespan"]
+    mesh = plan.kubespan or KubespanPlan()
     rows_of: dict[str, list[tuple[str, str]]] = {}
-    for row in [*mesh["affiliates"], *mesh.get("contested", ())]:
+    for row in [*mesh.affiliates, *mesh.contested]:
         rows_of.setdefault(row["node_id"], []).append((row["cluster"], row["node"]))
     # an id that several claim says nothing
     seats = {node_id: found[0] for node_id, found in rows_of.items() if len(found) == 1}
-    overlay = PrefixSet.of_texts([*topology["overlay"], topology["kubespan"]["subnet"]])
+    overlay = PrefixSet.of_texts([*plan.overlay, mesh.subnet])
     found: dict[tuple[str, str], dict[str, None]] = {}
     for host in sorted(reports):
         rows = reports[host]

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._plan.mesh_plan import MeshPlan
 from ..semaphore.annotations import key_of
 
 
 def annotations_to_publish(
-    topology: t.Mapping[str, t.Any], public_keys: t.Mapping[str, t.Mapping[str, t.Any]], equal_too: bool = False
+    plan: MeshPlan, public_keys: t.Mapping[str, t.Mapping[str, t.Any]], equal_too: bool = False
 ) -> dict[str, dict[str, dict[str, t.Any]]]:
     """cluster -> node -> annotations, only for nodes on which something differs from what is published.
 
@@ -20,15 +21,15 @@ def annotations_to_publish(
     """
     desired: dict[str, dict[str, dict[str, t.Any]]] = {}
     for host in sorted(public_keys):
-        node = topology["nodes"].get(host)
-        if node is None or not node["publishable"]:
+        node = plan.node(host)
+        if not node.publishable:
             continue
-        values = dict(node["annotations"])
+        values = dict(node.annotations)
         for remote, key in public_keys[host].items():
             if key_of(remote, "pubKey") in values:
                 values[key_of(remote, "pubKey")] = key
-        if equal_too or values != node["published"] or node["stale"]:
-            desired.setdefault(node["cluster"], {})[node["node_name"]] = values
+        if equal_too or values != node.published or node.stale:
+            desired.setdefault(node.cluster, {})[node.node_name] = values
     return desired
 
 
@@ -48,12 +49,10 @@ def host_reports(results: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, di
     return reports
 
 
-def nodes_by_cluster(
-    topology: t.Mapping[str, t.Any], hosts: t.Container[str]
-) -> dict[str, dict[str, dict[str, t.Any]]]:
+def nodes_by_cluster(plan: MeshPlan, hosts: t.Container[str]) -> dict[str, dict[str, dict[str, t.Any]]]:
     """cluster -> node -> {}, for the Node objects of these hosts: the form of nodes from which everything of the fabric is to go."""
     found: dict[str, dict[str, dict[str, t.Any]]] = {}
-    for host, node in topology["nodes"].items():
+    for host, node in plan.nodes.items():
         if host in hosts:
-            found.setdefault(node["cluster"], {})[node["node_name"]] = {}
+            found.setdefault(node.cluster, {})[node.node_name] = {}
     return found

@@ -13,6 +13,7 @@ import typing as t
 
 from ..._dataplane.node_spec import Contested
 from ..._plan.budget import why_refused
+from ..._plan.mesh_plan import ClusterPlan, MeshPlan, NodePlan, RemotePlan
 from ..._plan.objects import field_manager
 from ..._plan.plan import Pending, Refusal
 from ..._values.addresses import Network, host_cidr, parse_endpoint, parse_network
@@ -50,35 +51,17 @@ def plan_semaphore_mesh(
     fabric: Fabric,
     listings: t.Mapping[str, t.Any],
     reported: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
-) -> dict[str, t.Any]:
-    """Everything the mesh should be, as plain data with Pending values (``to_wire`` makes JSON of it).
+) -> MeshPlan:
+    """Everything the mesh should be, with Pending values (``to_wire`` of its ``to_json`` makes JSON of it).
 
     listings: {cluster: {"nodes": [Node objects], "ranges": pod_ranges.Objects} or {"error": {reason, message}}}; a cluster that is
     missing counts as not readable. reported: {host: {annotation: value}}, what hosts said of themselves in this run, whose own word comes
     before what stands in their cluster.
 
-    Returns::
-
-        clusters: {local: {remotes: {remote: {device, listen_port, listen_port_known, mtu, txqueuelen, routes, private_key_file,
-                   peers: [{node, public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}],
-                   contested: [the same, with declared, reported, greedy, host, key_file; only where there are: each node decides],
-                   turned_away: text, which nodes were read and refused; only where they are most of all,
-                   borrowed: [cidr], allowed IPs that lie inside those of another peer; only where there are,
-                   ranges_known: False where not all that has ranges could be listed: a peer keeps those that it has,
-                   complete: bool, reason: None or text}}, keep_pod_addresses: {ranges: [cidr], required: bool},
-                   where the variable is not false, exported_pod_cidrs: {pairs: {pod range: exported range}, former: [the same]}, where
-                   its pods are seen at other addresses, with nodes: {node range: exported range} where its nodes are}}
-        nodes:    {host: {cluster, node_name, pod_cidrs, publishable: bool, annotations: {key: value or Pending},
-                   published: {key: value}, stale: [key], and exported_addresses: {own: exported} where other clusters
-                   reach the node itself}}
-        refused:  [{object, reason, message}]
-        failures: [{cluster, reason, message}]
-        pod_ranges: {cluster: {source, notes: [text]}}, from where its nodes' ranges are
-
-    ``complete: false`` means that the remote could not be listed: its peers are unknown and must be left as they are.
-    An unreachable local cluster's nodes still get their devices and peers; they are not ``publishable``. ``stale`` are
-    Semaphore's keys for clusters that the fabric does not have, whoever wrote them: only those of our own field
-    manager may be removed.
+    The peers of a remote are [{node, public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}]; those that are contested have
+    declared, reported, greedy, host and key_file too. An unreachable local cluster's nodes still get their devices and peers; they are not
+    ``publishable``. ``stale`` are Semaphore's keys for clusters that the fabric does not have, whoever wrote them: only those of our own
+    field manager may be removed.
     """
     read, sources = read_clusters(fabric.clusters, listings)
     refused = [refusal for listing in read.values() for refusal in listing.refused]
@@ -86,7 +69,7 @@ def plan_semaphore_mesh(
     remotes = {cluster: _remotes(fabric, cluster, read[cluster]) for cluster in fabric.clusters}
     nodes = _nodes(fabric, read, remotes, refused, reported or {})
     unusable = [refusal for refusal in refused if refusal.reason != "node_missing"]
-    hosts = {(node["cluster"], node["node_name"]): dict(node, host=host) for host, node in nodes.items()}
+    hosts = {(node.cluster, node.node_name): host for host, node in nodes.items()}
     ranges = _pod_ranges(fabric, read, sources)
     exported = fabric.exported()
     # what other clusters see of pods is inside of what the inventory exports; _View checks what the nodes claim by themselves
@@ -98,13 +81,12 @@ def plan_semaphore_mesh(
     guard = OverlayGuard(overlay)
     addresses, strays = exported_nodes(exported, read, PrefixSet.of_texts(fabric.balanced()))
     refused += strays
-    for node in nodes.values():
-        seen_at = addresses.get((node["cluster"], node["node_name"]))
-        if seen_at:
-            node["exported_addresses"] = seen_at
-        found = ranges.get((node["cluster"], node["node_name"]))
-        node["pod_cidrs"] = [*found.cidrs, *map(str, found.borrowed or ())] if isinstance(found, Pods) else []
-    clusters: dict[str, t.Any] = {}
+    for host, node in nodes.items():
+        found = ranges.get((node.cluster, node.node_name))
+        own_ranges = [*found.cidrs, *map(str, found.borrowed or ())] if isinstance(found, Pods) else []
+        seen_at = addresses.get((node.cluster, node.node_name)) or {}
+        nodes[host] = node._replace(exported_addresses=seen_at, pod_cidrs=own_ranges)
+    clusters: dict[str, ClusterPlan] = {}
     granted, balanced = _node_ranges(fabric), PrefixSet.of_texts(fabric.balanced())
     for local in sorted(fabric.clusters):
         seen: list[Refusal] = []
@@ -112,7 +94,7 @@ def plan_semaphore_mesh(
         if local in exported and exported[local].of_pods:
             strange = _TRANSLATED.format(local, ", ".join(exported[local].pairs))
         view = _View(fabric, local, guard, seen, reported or {}, granted, balanced, strange, addresses)
-        claims = view.claims(read, hosts, ranges)
+        claims = view.claims(read, hosts, nodes, ranges)
         own = _own_keys(local, nodes.values())
         kept, contested, turned_away = open_claims(claims, grants, own)
         seen.extend(turned_away)
@@ -124,51 +106,50 @@ def plan_semaphore_mesh(
             borrowed.setdefault(claim.cluster, []).extend(map(str, claim.borrowed))
         open_peers: dict[str, list[dict[str, t.Any]]] = {}
         for claim in contested:
-            key_file = remotes[claim.cluster][local]["private_key_file"]
+            key_file = remotes[claim.cluster][local].private_key_file
             # the node decides by ranges alone, and a borrowed address is never its own range
             peer = claim.peer._replace(
                 allowed_ips=tuple(map(str, claim.networks)) if claim.borrowed else claim.peer.allowed_ips
             )
             row = Contested(peer, claim.declared, claim.reported, claim.greedy, claim.host, key_file)
             open_peers.setdefault(claim.cluster, []).append(row.to_json())
-        clusters[local] = {"remotes": {}}
-        keep = fabric.clusters[local]["keep_pod_addresses"]
-        if keep:
-            kept_ranges = list(fabric.clusters[local]["pod_cidrs"])
-            clusters[local]["keep_pod_addresses"] = {"ranges": kept_ranges, "required": keep is True}
-        if local in exported:
-            clusters[local]["exported_pod_cidrs"] = exported[local].to_json()
-        for name, settings in remotes[local].items():
+        reached: dict[str, RemotePlan] = {}
+        for name, remote in remotes[local].items():
             failure = read[name].failure
-            reason = failure["message"] if failure else None
-            clusters[local]["remotes"][name] = dict(
-                settings, peers=by_remote.get(name, []), complete=failure is None, reason=reason
-            )
             inside = {claim.label for claim in [*kept, *contested] if claim.cluster == name}
             why = why_refused([row for row in [*unusable, *seen] if row.object.partition("/")[0] == name], inside)
-            if why and failure is None:
-                clusters[local]["remotes"][name]["turned_away"] = why
-            if borrowed.get(name):
-                clusters[local]["remotes"][name]["borrowed"] = sorted(borrowed[name])
-            if sources[name].unsure:
-                clusters[local]["remotes"][name]["ranges_known"] = False
-            if name in open_peers:
-                clusters[local]["remotes"][name]["contested"] = open_peers[name]
-    return {
-        "fabric": fabric.name,
-        "annotation_patterns": list(PATTERNS),
-        "overlay": sorted(
+            reached[name] = remote._replace(
+                peers=by_remote.get(name, []),
+                complete=failure is None,
+                reason=failure["message"] if failure else None,
+                turned_away=why if failure is None else "",
+                borrowed=sorted(borrowed.get(name, ())),
+                ranges_known=not sources[name].unsure,
+                contested=open_peers.get(name, ()),
+            )
+        keep = fabric.clusters[local]["keep_pod_addresses"]
+        clusters[local] = ClusterPlan(
+            remotes=reached,
+            keep_pod_addresses={"ranges": list(fabric.clusters[local]["pod_cidrs"]), "required": keep is True}
+            if keep
+            else None,
+            exported_pod_cidrs=exported[local].to_json() if local in exported else None,
+        )
+    return MeshPlan(
+        fabric=fabric.name,
+        annotation_patterns=list(PATTERNS),
+        overlay=sorted(
             {cidr for ranges in overlay.values() for key in OVERLAY_RANGES for cidr in ranges.get(key) or ()}
         ),
-        "clusters": clusters,
-        "nodes": nodes,
-        "refused": [refusal._asdict() for refusal in sorted(set(refused))],
-        "failures": [listing.failure for listing in read.values() if listing.failure],
-        "pod_ranges": {cluster: found.shown() for cluster, found in sources.items()},
-    }
+        clusters=clusters,
+        nodes=nodes,
+        refused=[refusal._asdict() for refusal in sorted(set(refused))],
+        failures=[listing.failure for listing in read.values() if listing.failure],
+        pod_ranges={cluster: found.shown() for cluster, found in sources.items()},
+    )
 
 
-def _remotes(fabric: Fabric, local: str, listing: Listing) -> dict[str, dict[str, t.Any]]:
+def _remotes(fabric: Fabric, local: str, listing: Listing) -> dict[str, RemotePlan]:
     """What every node of a cluster has per remote.
 
     ``listen_port_known: false`` where nobody wrote a port and the nodes' own could not be read: a node keeps what it has.
@@ -176,65 +157,72 @@ def _remotes(fabric: Fabric, local: str, listing: Listing) -> dict[str, dict[str
     own = [listing.nodes[name] for name in sorted(set(fabric.hosts_of(local).values())) if name in listing.nodes]
     remotes = fabric.remotes(local, announced_ports(own, fabric.clusters))
     return {
-        name: dict(
-            settings, listen_port_known=listing.failure is None or bool(written_port(fabric.clusters, local, name))
+        name: remote._replace(
+            listen_port_known=listing.failure is None or bool(written_port(fabric.clusters, local, name))
         )
-        for name, settings in remotes.items()
+        for name, remote in remotes.items()
     }
 
 
-def mesh_without_listings(fabric: Fabric) -> dict[str, t.Any]:
-    """The topology as far as the inventory alone tells it: no peers, no annotations, nothing that failed."""
-    topology = plan_semaphore_mesh(fabric, {cluster: {"nodes": []} for cluster in fabric.clusters})
-    for node in topology["nodes"].values():
-        node.pop("refused", None)
-    for settings in topology["clusters"].values():
-        for remote in settings["remotes"].values():
-            remote.update(complete=False, reason="the clusters were not asked")
-    return dict(topology, refused=[], failures=[])
+def mesh_without_listings(fabric: Fabric) -> MeshPlan:
+    """The plan as far as the inventory alone gives it: no peers, no annotations, nothing that failed."""
+    plan = plan_semaphore_mesh(fabric, {cluster: {"nodes": []} for cluster in fabric.clusters})
+    nodes = {host: node._replace(refused="") for host, node in plan.nodes.items()}
+    clusters = {
+        name: part._replace(
+            remotes={
+                remote: settings._replace(complete=False, reason="the clusters were not asked")
+                for remote, settings in part.remotes.items()
+            }
+        )
+        for name, part in plan.clusters.items()
+    }
+    return plan._replace(clusters=clusters, nodes=nodes, refused=[], failures=[])
 
 
-def node_part(topology: t.Mapping[str, t.Any], host: str) -> dict[str, t.Any]:
-    """What one host needs of the topology: {fabric, cluster, node_name, devices, annotations, published, stale}.
+def node_part(plan: MeshPlan, host: str) -> dict[str, t.Any]:
+    """What one host needs of the plan: {fabric, cluster, node_name, devices, annotations, published, stale}.
 
     devices: [{name, remote, mtu, txqueuelen, listen_port, listen_port_known, private_key_file, routes: [cidr], peers, peers_known, and
     contested, turned_away, borrowed and ranges_known where there are any}].
     """
-    node = topology["nodes"][host]
+    node = plan.nodes[host]
     devices = [
         {
-            "name": settings["device"],
+            "name": settings.device,
             "remote": remote,
-            "routes": [route["dst"] for route in settings["routes"]],
-            "overlay": topology["overlay"],
-            "peers_known": settings["complete"],
-            **{
-                name: settings[name]
-                for name in ("mtu", "txqueuelen", "listen_port", "listen_port_known", "private_key_file", "peers")
-            },
-            **{name: settings[name] for name in ("contested", "turned_away", "borrowed") if settings.get(name)},
-            **{name: settings[name] for name in ("ranges_known",) if name in settings},
+            "routes": [route["dst"] for route in settings.routes],
+            "overlay": plan.overlay,
+            "peers_known": settings.complete,
+            "mtu": settings.mtu,
+            "txqueuelen": settings.txqueuelen,
+            "listen_port": settings.listen_port,
+            "listen_port_known": settings.listen_port_known,
+            "private_key_file": settings.private_key_file,
+            "peers": settings.peers,
+            **({"contested": settings.contested} if settings.contested else {}),
+            **({"turned_away": settings.turned_away} if settings.turned_away else {}),
+            **({"borrowed": settings.borrowed} if settings.borrowed else {}),
+            **({} if settings.ranges_known else {"ranges_known": False}),
         }
-        for remote, settings in sorted(topology["clusters"][node["cluster"]]["remotes"].items())
+        for remote, settings in sorted(plan.clusters[node.cluster].remotes.items())
     ]
-    return dict(node, fabric=topology["fabric"], devices=devices)
+    return dict(node.to_json(), fabric=plan.fabric, devices=devices)
 
 
 def _nodes(
     fabric: Fabric,
     read: t.Mapping[str, Listing],
-    remotes: t.Mapping[str, t.Mapping[str, t.Mapping[str, t.Any]]],
+    remotes: t.Mapping[str, t.Mapping[str, RemotePlan]],
     refused: list[Refusal],
     reported: t.Mapping[str, t.Mapping[str, t.Any]],
-) -> dict[str, dict[str, t.Any]]:
+) -> dict[str, NodePlan]:
     """What every inventory host publishes; those without a Node object publish nothing and are refused."""
     nodes = {}
     granted, balanced = _node_ranges(fabric), PrefixSet.of_texts(fabric.balanced())
     for host in sorted(fabric.nodes):
         cluster, name = fabric.nodes[host]["cluster"], fabric.nodes[host]["node_name"]
-        row: dict[str, t.Any] = {"cluster": cluster, "node_name": name, "publishable": False}
-        row.update(annotations={}, published={}, stale=[])
-        nodes[host] = row
+        nodes[host] = NodePlan(cluster, name)
         listing = read[cluster]
         if listing.failure:
             continue
@@ -242,21 +230,25 @@ def _nodes(
         if node is None:
             message = f"cluster {cluster} has no Node {name} for host {host}; write node_name if it has another name"
             refused.append(Refusal(label_of(cluster, name), "node_missing", message))
-            row["refused"] = "node_missing"
+            nodes[host] = NodePlan(cluster, name, refused="node_missing")
             continue
+        annotations: dict[str, t.Any] = {}
         where = functools.partial(_endpoint, fabric, fabric.nodes[host], node, granted[cluster], balanced)
         for remote, settings in remotes[cluster].items():
             try:
-                row["annotations"].update(
-                    _desired(node, remote, where(settings["listen_port"]), reported.get(host) or {})
-                )
+                annotations.update(_desired(node, remote, where(settings.listen_port), reported.get(host) or {}))
             except ValueRefused as error:
                 refused.append(Refusal(label_of(cluster, name), error.reason, error.message))
                 break
-        row["publishable"] = bool(row["annotations"])
         present = node["annotations"]
-        row["published"] = {key: present[key] for key in row["annotations"] if isinstance(present.get(key), str)}
-        row["stale"] = sorted(key for key in present if cluster_of_key(key) not in (None, *remotes[cluster]))
+        nodes[host] = NodePlan(
+            cluster,
+            name,
+            publishable=bool(annotations),
+            annotations=annotations,
+            published={key: present[key] for key in annotations if isinstance(present.get(key), str)},
+            stale=sorted(key for key in present if cluster_of_key(key) not in (None, *remotes[cluster])),
+        )
     return nodes
 
 
@@ -370,7 +362,8 @@ class _View:
     def claims(
         self,
         read: t.Mapping[str, Listing],
-        hosts: t.Mapping[tuple[str, str], t.Mapping[str, t.Any]],
+        hosts: t.Mapping[tuple[str, str], str],
+        nodes: t.Mapping[str, NodePlan],
         ranges: t.Mapping[tuple[str, str], Pods | ValueRefused],
     ) -> list[Claim]:
         """What the nodes of all other clusters ask of this one, sorted by cluster and node."""
@@ -381,12 +374,13 @@ class _View:
             for name in sorted(read[cluster].nodes):
                 annotations = read[cluster].nodes[name]["annotations"]
                 host = hosts.get((cluster, name))
+                desired = nodes[host].annotations if host is not None else {}
                 label = label_of(cluster, name)
-                if host is not None and self._endpoint in host["annotations"]:
+                if self._endpoint in desired:
                     # Our own run writes both annotations, so what it will write counts; what somebody else put there
                     # is only reported.
-                    self._report(label, annotations, host["annotations"][self._endpoint])
-                    annotations = host["annotations"]
+                    self._report(label, annotations, desired[self._endpoint])
+                    annotations = desired
                 elif not announces(self._local, annotations):
                     continue
                 elif self._manager not in read[cluster].nodes[name]["managers"] and (
@@ -395,10 +389,7 @@ class _View:
                     strange = self._strange or _NOT_TRANSLATING.format(cluster)
                     self._refuse(label, ValueRefused("ranges_unannounced", strange))
                     continue
-                inventory_name = host["host"] if host is not None else None
-                said = host is not None and annotations[self._key] == (self._reported.get(host["host"]) or {}).get(
-                    self._key
-                )
+                said = host is not None and annotations[self._key] == (self._reported.get(host) or {}).get(self._key)
                 pods = ranges[(cluster, name)]
                 try:
                     if isinstance(pods, ValueRefused):
@@ -413,7 +404,7 @@ class _View:
                         keepalive=KEEPALIVE,
                         borrowed=pods.borrowed,
                     )
-                    self._check_endpoint(claim, said=host is not None and self._endpoint in host["annotations"])
+                    self._check_endpoint(claim, said=self._endpoint in desired)
                     if (
                         self._exported and claim.address is not None
                     ):  # real ranges are in no grant that claims are settled by
@@ -421,7 +412,7 @@ class _View:
                     claim = self._as_seen(
                         claim, managed=host is not None or self._manager in read[cluster].nodes[name]["managers"]
                     )
-                    found.append(claim._replace(declared=host is not None, host=inventory_name, reported=said))
+                    found.append(claim._replace(declared=host is not None, host=host, reported=said))
                 except ValueRefused as error:
                     self._refuse(label, error)
         return found
@@ -476,7 +467,7 @@ class _View:
         self._refused.append(Refusal(label, error.reason, f"{label}: {error.message}"))
 
 
-def _own_keys(local: str, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> set[str]:
+def _own_keys(local: str, nodes: t.Iterable[NodePlan]) -> set[str]:
     """Public keys that our hosts in a cluster publish: nobody else may be a peer with one of them.
 
     Only hosts of the inventory count. If any Node object did, a node could publish a remote node's key on itself and
@@ -485,7 +476,7 @@ def _own_keys(local: str, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> set[str]:
     return {
         value
         for node in nodes
-        if node["cluster"] == local
-        for key, value in node["published"].items()
+        if node.cluster == local
+        for key, value in node.published.items()
         if key.endswith("/pubKey")
     }

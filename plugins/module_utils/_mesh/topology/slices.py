@@ -11,8 +11,8 @@ import hashlib
 import json
 import typing as t
 
+from ..._plan.mesh_plan import MeshPlan
 from ..fabric.variables import CLUSTER_VARIABLES
-from . import kubespan
 
 Data = dict[str, t.Any]
 #: How one machine reaches a cluster is no other's business.
@@ -27,8 +27,8 @@ def _digest(value: t.Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode("utf-8")).hexdigest()[:_LENGTH]
 
 
-def agreement(mesh: t.Mapping[str, t.Any], definition: t.Mapping[str, t.Any]) -> Data:
-    """``{nodes: {host: variables}, digest: {what: digest}}``. mesh: a plan as JSON; definition: the inventory it was made of."""
+def agreement(mesh: MeshPlan, definition: t.Mapping[str, t.Any]) -> Data:
+    """``{nodes: {host: variables}, digest: {what: digest}}``. definition: the inventory it was made of."""
     return {
         "nodes": {str(host): dict(given) for host, given in definition["nodes"].items()},
         "digest": digests(mesh, definition),
@@ -45,37 +45,39 @@ def without_access(definition: t.Mapping[str, t.Any]) -> Data:
     return dict(definition, clusters=clusters)
 
 
-def digests(mesh: t.Mapping[str, t.Any], definition: t.Mapping[str, t.Any]) -> dict[str, str]:
+def digests(mesh: MeshPlan, definition: t.Mapping[str, t.Any]) -> dict[str, str]:
     """``{what: digest}`` of everything that a plan is made of, each by the name under which a user can find it."""
     found: dict[str, str] = {
-        "mode": _digest([mesh.get("mode"), mesh["fabric"], mesh.get("annotation_patterns"), mesh.get("overlay")])
+        "mode": _digest([mesh.mode if mesh.spans_nodes else None, mesh.fabric, mesh.annotation_patterns, mesh.overlay]),
     }
     for cluster, given in definition["clusters"].items():
         for name in CLUSTER_VARIABLES:
             if name not in _ACCESS and given.get(name) is not None:
                 found[f"variable {name} of cluster {cluster}"] = _digest(given[name])
     seats: dict[str, list[t.Any]] = {}
-    for host, node in mesh["nodes"].items():
-        seats.setdefault(f"node {node['cluster']}/{node['node_name']}", []).append([host, node])
-    for local, part in mesh["clusters"].items():
-        for remote, settings in part["remotes"].items():
-            rest = {name: value for name, value in settings.items() if name not in ("peers", "contested")}
+    for host, node in mesh.nodes.items():
+        seats.setdefault(f"node {node.cluster}/{node.node_name}", []).append([host, node.to_json()])
+    for local, part in mesh.clusters.items():
+        for remote, settings in part.remotes.items():
+            rest = _without(settings.to_json(), "peers", "contested")
             found[f"devices of cluster {local} towards {remote}"] = _digest(rest)
-            for kind in ("peers", "contested"):
-                for row in settings.get(kind) or ():
+            for kind, peers in (("peers", settings.peers), ("contested", settings.contested)):
+                for row in peers:
                     seats.setdefault(f"node {remote}/{row['node']}", []).append([local, kind, row])
-    span = mesh.get("kubespan") or {}
-    for kind in ("affiliates", "contested"):
-        for row in span.get(kind) or ():
-            seats.setdefault(f"node {row['cluster']}/{row['node']}", []).append([kind, row])
-    if span:
-        found["mesh of all nodes"] = _digest(
-            {name: value for name, value in span.items() if name not in ("affiliates", "contested")}
-        )
-    for cluster, pools in (mesh.get("ip_pools") or {}).items():
+    if mesh.kubespan is not None:
+        span = mesh.kubespan
+        for kind, affiliates in (("affiliates", span.affiliates), ("contested", span.contested)):
+            for row in affiliates:
+                seats.setdefault(f"node {row['cluster']}/{row['node']}", []).append([kind, row])
+        found["mesh of all nodes"] = _digest(_without(span.to_json(), "affiliates", "contested"))
+    for cluster, pools in (mesh.ip_pools or {}).items():
         found[f"IPPools of cluster {cluster}"] = _digest(pools)
     found.update((what, _digest(rows)) for what, rows in seats.items())
     return found
+
+
+def _without(row: Data, *names: str) -> Data:
+    return {name: value for name, value in row.items() if name not in names}
 
 
 def differences(agreed: t.Mapping[str, str], own: t.Mapping[str, str]) -> list[str]:
@@ -94,19 +96,20 @@ def shown(found: t.Sequence[str]) -> str:
     return ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
 
 
-def news(before: t.Mapping[str, t.Any], after: t.Mapping[str, t.Any]) -> list[str]:
+def news(before: MeshPlan, after: MeshPlan) -> list[str]:
     """The clusters whose nodes get another part by the second of two plans."""
-    if after.get("mode") == kubespan.MODE and before.get("kubespan") != after.get("kubespan"):
-        return sorted(after["clusters"])
-    own: set[str] = set()
-    for host, node in after["nodes"].items():
-        if before["nodes"].get(host, {}).get("pod_cidrs") != node["pod_cidrs"]:
-            own.add(node["cluster"])
-    return sorted(own.union(name for name, part in after["clusters"].items() if before["clusters"].get(name) != part))
+    if after.spans_nodes and before.kubespan != after.kubespan:
+        return sorted(after.clusters)
+    own = {
+        node.cluster
+        for host, node in after.nodes.items()
+        if host not in before.nodes or before.nodes[host].pod_cidrs != node.pod_cidrs
+    }
+    return sorted(own.union(name for name, part in after.clusters.items() if before.clusters.get(name) != part))
 
 
 def reported(
-    mesh: t.Mapping[str, t.Any],
+    mesh: MeshPlan,
     results: t.Mapping[str, t.Mapping[str, t.Any]],
     desired: t.Mapping[str, t.Mapping[str, t.Any]],
     contested: t.Collection[str],
@@ -117,15 +120,15 @@ def reported(
     """
     found: dict[str, Data] = {}
     for host, result in results.items():
-        node = mesh["nodes"].get(host)
-        if node is None:
+        if host not in mesh.nodes:
             continue
-        seat = f"{node['cluster']}/{node['node_name']}"
+        node = mesh.nodes[host]
+        seat = f"{node.cluster}/{node.node_name}"
         span = result.get("kubespan")
         harvests = (
             isinstance(span, dict) and span.get("harvested") is not None
         )  # what a node has seen of others decides what theirs are
-        if node["node_name"] in desired.get(node["cluster"], {}) or seat in contested or harvests:
+        if node.node_name in desired.get(node.cluster, {}) or seat in contested or harvests:
             found[host] = {"public_keys": result.get("public_keys") or {}}
             if isinstance(span, dict):
                 found[host]["kubespan"] = {name: span[name] for name in ("annotations", "harvested") if name in span}

@@ -33,6 +33,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
     kubespan as kubespan_plan,
     semaphore as semaphore_topology,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_network
 from hypothesis import given, settings, strategies as st
 
@@ -109,10 +110,10 @@ class World:
         return {"peers": self.peers(seat, kept)}
 
     def plan(self, listings: Data, reported: t.Any = None) -> Data:
-        return kubespan_plan.plan_kubespan_mesh(self.fabric, listings, MESH, reported)
+        return kubespan_plan.plan_kubespan_mesh(self.fabric, listings, MESH, reported).to_json()
 
     def decide(self, seat: t.Any, topology: Data, state: Data | None) -> tuple[list[Data], list[t.Any]]:
-        part = kubespan_plan.node_kubespan(topology, seat[1])
+        part = kubespan_plan.node_kubespan(MeshPlan.from_json(topology), seat[1])
         own = dict(self.rows[seat], cluster=seat[0], node=seat[1])
         return node_contests.settle_affiliates(t.cast(Data, part), own, state, "kubespan", ["/key", "/identity"])
 
@@ -209,7 +210,7 @@ def test_a_hosts_own_word_heals_its_node_although_its_cluster_lies() -> None:
     topology = world.plan(listings, said)
     assert "contested" not in topology["kubespan"] and len(topology["kubespan"]["affiliates"]) == 6
     assert topology["kubespan"] == world.plan(world.mesh_listings())["kubespan"]
-    published = kubespan_plan.annotations_to_publish(topology, said)
+    published = kubespan_plan.annotations_to_publish(MeshPlan.from_json(topology), said)
     assert list(published) == ["aaa"] and published["aaa"]["aaa-1"][NODE_ID] == "id-2"
 
 
@@ -386,9 +387,9 @@ def _semaphore(world: World, changes: t.Mapping[str, t.Any] | None = None, dead:
 
 
 def _devices(world: World, listings: Data, host: str, reported: t.Any = None) -> list[NodeDevice]:
-    rows = semaphore_topology.node_part(semaphore_topology.plan_semaphore_mesh(world.fabric, listings, reported), host)[
-        "devices"
-    ]
+    rows = semaphore_topology.node_part(
+        MeshPlan.from_json(semaphore_topology.plan_semaphore_mesh(world.fabric, listings, reported).to_json()), host
+    )["devices"]
     return [parse_node_device(row, "demo") for row in rows]
 
 

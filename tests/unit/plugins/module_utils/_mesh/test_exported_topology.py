@@ -14,6 +14,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
     node_part,
     plan_semaphore_mesh,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
 from hypothesis import given, strategies as st
 from test_semaphore_topology import AWS_KEY, FOURTH_KEY, GCP_KEY, fabric, node, peers_of, published, reasons
@@ -58,12 +59,12 @@ def managed(cidr: str, name: str = "other") -> dict[str, t.Any]:
 
 
 def test_equal_ranges_are_no_contest_and_peers_take_what_is_exported() -> None:
-    topology = plan_semaphore_mesh(same(), listings())
+    topology = plan_semaphore_mesh(same(), listings()).to_json()
     assert (topology["refused"], topology["failures"]) == ([], [])
     assert [peer["allowed_ips"] for peer in peers_of(topology)] == [["10.202.1.0/24"]]
     assert [peer["allowed_ips"] for peer in peers_of(topology, "gcp", "aws")] == [["10.201.1.0/24"]]
     assert topology["nodes"]["aws-1"]["pod_cidrs"] == ["10.244.1.0/24"], "a node looks for its own pods"
-    device = node_part(topology, "aws-1")["devices"][0]
+    device = node_part(MeshPlan.from_json(topology), "aws-1")["devices"][0]
     assert device["routes"] == ["10.202.0.0/16"] and {RANGE, "10.201.0.0/16", "10.202.0.0/16"} <= set(device["overlay"])
 
 
@@ -71,28 +72,31 @@ def test_a_former_range_is_taken_too() -> None:
     former = {RANGE: "10.203.0.0/16"}
     topology = plan_semaphore_mesh(
         same(gcp={"exported_pod_cidrs": {**MAPPINGS["gcp"], "former": [former]}}), listings()
-    )
+    ).to_json()
     assert [peer["allowed_ips"] for peer in peers_of(topology)] == [["10.202.1.0/24", "10.203.1.0/24"]]
-    assert node_part(topology, "aws-1")["devices"][0]["routes"] == ["10.202.0.0/16", "10.203.0.0/16"]
+    assert node_part(MeshPlan.from_json(topology), "aws-1")["devices"][0]["routes"] == [
+        "10.202.0.0/16",
+        "10.203.0.0/16",
+    ]
 
 
 @pytest.mark.parametrize("claim", ["10.202.5.0/24", "10.201.5.0/24", "10.9.0.0/24"])
 def test_a_node_claims_what_its_pods_really_have(claim: str) -> None:
     """Neither its own exported range nor that of another cluster: the claim is judged before the translation."""
-    topology = plan_semaphore_mesh(same(), listings(managed(claim)))
+    topology = plan_semaphore_mesh(same(), listings(managed(claim))).to_json()
     assert reasons(topology) == [("gcp/other", "outside_grant")] and [peer["node"] for peer in peers_of(topology)] == [
         "gcp-1"
     ]
 
 
 def test_two_nodes_of_one_cluster_still_contest_a_range() -> None:
-    topology = plan_semaphore_mesh(same(), listings(managed("10.244.1.0/25")))
+    topology = plan_semaphore_mesh(same(), listings(managed("10.244.1.0/25"))).to_json()
     rows = topology["clusters"]["aws"]["remotes"]["gcp"]["contested"]
     assert {row["node"] for row in rows} == {"gcp-1", "other"} and not peers_of(topology)
 
 
 def test_a_node_that_does_not_translate_is_refused_by_name() -> None:
-    topology = plan_semaphore_mesh(same(), listings(upstream("10.244.9.0/24")))
+    topology = plan_semaphore_mesh(same(), listings(upstream("10.244.9.0/24"))).to_json()
     assert reasons(topology) == [("gcp/upstream", "ranges_unannounced")]
     assert "exported_pod_cidrs" in topology["refused"][0]["message"]
     one_sided = same(
@@ -101,7 +105,7 @@ def test_a_node_that_does_not_translate_is_refused_by_name() -> None:
     )
     given = listings(upstream("10.244.9.0/24"))
     given["aws"]["nodes"][0]["spec"] = {"podCIDR": "10.10.1.0/24", "podCIDRs": ["10.10.1.0/24"]}
-    topology = plan_semaphore_mesh(one_sided, given)
+    topology = plan_semaphore_mesh(one_sided, given).to_json()
     assert (
         reasons(topology) == [("gcp/upstream", "ranges_unannounced")]
         and "spec.podCIDR" in topology["refused"][0]["message"]
@@ -110,11 +114,11 @@ def test_a_node_that_does_not_translate_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("endpoint", ["10.244.7.7:51821", "10.201.7.7:51821", "10.202.7.7:51821"])
 def test_no_endpoint_is_in_a_range_of_pods_real_or_exported(endpoint: str) -> None:
-    topology = plan_semaphore_mesh(same(), listings(managed("10.244.9.0/24")))
+    topology = plan_semaphore_mesh(same(), listings(managed("10.244.9.0/24"))).to_json()
     assert reasons(topology) == []
     hostile = managed("10.244.9.0/24")
     hostile["metadata"]["annotations"].update(published("aws", FOURTH_KEY, endpoint))
-    topology = plan_semaphore_mesh(same(), listings(hostile))
+    topology = plan_semaphore_mesh(same(), listings(hostile)).to_json()
     assert reasons(topology) == [("gcp/other", "endpoint_in_overlay")]
 
 
@@ -132,11 +136,11 @@ def test_the_table_and_the_peers_say_the_same(mapping: dict[str, str], third: in
     own = f"10.244.{third}.0/24"
     given = listings(gcp="10.4.1.0/24")
     given["aws"]["nodes"][0]["spec"] = {"podCIDR": own, "podCIDRs": [own]}
-    topology = plan_semaphore_mesh(made, given)
+    topology = plan_semaphore_mesh(made, given).to_json()
     taken = PrefixSet.of_texts(peers_of(topology, "gcp", "aws")[0]["allowed_ips"])
     expected = own.replace("10.244", "10.201") if f"10.244.{third // 32 * 32}.0/19" in mapping else own
     assert taken.cidrs() == [expected]
-    table = kept_table(topology, "aws-1")
+    table = kept_table(MeshPlan.from_json(topology), "aws-1")
     assert table is not None
     rules = next(chain for chain in table["chains"] if chain["name"] == "postrouting")["rules"]
     outgoing = next(rule for rule in rules if " map { " in rule)
@@ -153,14 +157,17 @@ def hosts(*more: t.Any, **changes: t.Any) -> dict[str, t.Any]:
     """The topology where other clusters reach the nodes of gcp."""
     return plan_semaphore_mesh(
         same(gcp={"node_cidrs": ["10.22.22.0/24"], "exported_node_cidrs": NODES, **changes}), listings(*more)
-    )
+    ).to_json()
 
 
 def test_nodes_are_reached_at_exported_addresses() -> None:
     topology = hosts()
     assert topology["refused"] == []
     assert peers_of(topology)[0]["allowed_ips"] == ["10.202.1.0/24", "10.203.22.27/32"]
-    assert node_part(topology, "aws-1")["devices"][0]["routes"] == ["10.202.0.0/16", "10.203.22.0/24"]
+    assert node_part(MeshPlan.from_json(topology), "aws-1")["devices"][0]["routes"] == [
+        "10.202.0.0/16",
+        "10.203.22.0/24",
+    ]
     assert topology["nodes"]["gcp-1"]["exported_addresses"] == {"10.22.22.27": "10.203.22.27"}
     assert "exported_addresses" not in topology["nodes"]["aws-1"]
     alone = hosts(exported_pod_cidrs=None, pod_cidrs=["10.4.0.0/16"])
@@ -201,14 +208,14 @@ def test_a_node_that_another_program_runs_is_not_reached_there() -> None:
         aws={"pod_cidrs": ["10.10.0.0/16"], "exported_pod_cidrs": None},
     )
     given["aws"]["nodes"][0]["spec"] = {"podCIDR": "10.10.1.0/24", "podCIDRs": ["10.10.1.0/24"]}
-    topology = plan_semaphore_mesh(made, given)
+    topology = plan_semaphore_mesh(made, given).to_json()
     assert topology["refused"] == []
     found = {peer["node"]: peer["allowed_ips"] for peer in peers_of(topology)}
     assert found == {"gcp-1": ["10.4.1.0/24", "10.203.22.27/32"], "upstream": ["10.4.9.0/24"]}
 
 
 def test_the_table_of_a_node_has_its_own_address_alone() -> None:
-    table = kept_table(hosts(), "gcp-1")
+    table = kept_table(MeshPlan.from_json(hosts()), "gcp-1")
     assert table is not None
     rules = {chain["name"]: chain["rules"] for chain in table["chains"]}
     came = 'iifname { "wireguard.aws" }'

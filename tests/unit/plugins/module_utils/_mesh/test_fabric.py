@@ -13,6 +13,7 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import errors, load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import calico
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import RemotePlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import (
     Read,
     parse_manifest,
@@ -53,15 +54,15 @@ def test_the_seed_is_a_fabric() -> None:
     fabric, findings = load_fabric(seed(aws={"wireguard_port": 51821}, gcp={"wireguard_port": 51821}))
     assert findings == []
     assert fabric.remotes("aws") == {
-        "gcp": {
-            "device": "wireguard.gcp",
-            "listen_port": 51821,
-            "mtu": 1420,
-            "txqueuelen": 1000,
-            "pod_subnets": ["10.4.0.0/16"],
-            "routes": [{"dst": "10.4.0.0/16", "dev": "wireguard.gcp", "scope": "link", "table": "main"}],
-            "private_key_file": "/var/lib/semaphore-wireguard/wireguard.gcp.key",
-        }
+        "gcp": RemotePlan(
+            device="wireguard.gcp",
+            listen_port=51821,
+            mtu=1420,
+            txqueuelen=1000,
+            pod_subnets=["10.4.0.0/16"],
+            routes=[{"dst": "10.4.0.0/16", "dev": "wireguard.gcp", "scope": "link", "table": "main"}],
+            private_key_file="/var/lib/semaphore-wireguard/wireguard.gcp.key",
+        )
     }
     assert fabric.hosts_of("gcp") == {"gcp-node-1": "ip-10-22-22-27.internal"}
     assert fabric.grants()["gcp"]["pod_cidrs"] == ["10.4.0.0/16"]
@@ -76,9 +77,9 @@ def test_exceptions_per_remote_and_aliases() -> None:
     fabric, findings = load_fabric(definition)
     assert findings == []
     remotes = fabric.remotes("aws")
-    assert (remotes["gcp"]["listen_port"], remotes["gcp"]["mtu"]) == (4500, 1300)
-    assert remotes["a-long-name"]["device"] == "wireguard.mrt" and remotes["a-long-name"]["listen_port"] == 51820
-    assert remotes["gcp"]["private_key_file"] == "/keys/wireguard.gcp.key"
+    assert (remotes["gcp"].listen_port, remotes["gcp"].mtu) == (4500, 1300)
+    assert remotes["a-long-name"].device == "wireguard.mrt" and remotes["a-long-name"].listen_port == 51820
+    assert remotes["gcp"].private_key_file == "/keys/wireguard.gcp.key"
 
 
 @pytest.mark.parametrize(
@@ -249,7 +250,7 @@ def test_any_inventory_gives_findings_and_a_fabric_that_can_be_used(clusters: t.
     json.dumps(fabric)
     if not errors(findings):
         for local in fabric.clusters:
-            devices = [remote["device"] for remote in fabric.remotes(local).values()]
+            devices = [remote.device for remote in fabric.remotes(local).values()]
             assert len(devices) == len(set(devices)) and all(len(name) <= 15 for name in devices)
 
 

@@ -14,6 +14,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
     node_kubespan,
     plan_kubespan_mesh,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 
 MESH = "our mesh"
 KEYS = {
@@ -96,25 +97,27 @@ def test_an_address_that_load_balancing_hands_out_is_no_nodes():
     """It was written by a run in whose seconds the node held it, and the node is without power now (threat T48)."""
     held = "10.66.23.210"
     stale = {"addresses": [ADDRESS["a1"], held], "endpoints": [ADDRESS["a1"] + ":51820", held + ":51820"]}
-    assert held in holding(plan_kubespan_mesh(fabric(), listings(a1=stale), MESH))["a1"]["addresses"]
-    topology = plan_kubespan_mesh(fabric(floating_cidrs=["10.66.23.208/28"]), listings(a1=stale), MESH)
+    assert held in holding(plan_kubespan_mesh(fabric(), listings(a1=stale), MESH).to_json())["a1"]["addresses"]
+    topology = plan_kubespan_mesh(fabric(floating_cidrs=["10.66.23.208/28"]), listings(a1=stale), MESH).to_json()
     assert holding(topology)["a1"]["addresses"] == [ADDRESS["a1"]] and holding(topology)["a1"]["endpoints"] == [
         ADDRESS["a1"] + ":51820"
     ]
     assert words(topology) == {("aws/a1", "special_address")}
-    assert node_kubespan(topology, "g1")["balanced"] == ["10.66.23.208/28"]
-    assert "balanced" not in node_kubespan(plan_kubespan_mesh(fabric(), listings(), MESH), "a1")
+    assert node_kubespan(MeshPlan.from_json(topology), "g1")["balanced"] == ["10.66.23.208/28"]
+    assert "balanced" not in node_kubespan(
+        MeshPlan.from_json(plan_kubespan_mesh(fabric(), listings(), MESH).to_json()), "a1"
+    )
 
 
 def test_every_node_gets_the_same_affiliates():
-    topology = plan_kubespan_mesh(fabric(), listings(), MESH)
+    topology = plan_kubespan_mesh(fabric(), listings(), MESH).to_json()
     assert (
         sorted(holding(topology)) == ["a1", "a2", "g1"] and not topology["refused"] and topology["kubespan"]["complete"]
     )
-    part = node_kubespan(topology, "a1")
+    part = node_kubespan(MeshPlan.from_json(topology), "a1")
     assert part["cluster_networks"] == ["10.2.0.0/16", "10.3.0.0/16"] and part["pod_cidrs"] == [PODS["a1"]]
-    assert part["affiliates"] == node_kubespan(topology, "g1")["affiliates"]
-    assert node_kubespan({"mode": "semaphore"}, "a1") is None
+    assert part["affiliates"] == node_kubespan(MeshPlan.from_json(topology), "g1")["affiliates"]
+    assert node_kubespan(MeshPlan.from_json({"mode": "semaphore"}), "a1") is None
 
 
 @pytest.mark.parametrize(
@@ -130,7 +133,7 @@ def test_every_node_gets_the_same_affiliates():
     ],
 )
 def test_a_lying_node_is_named_and_the_others_stay(change, object_name, word):
-    topology = plan_kubespan_mesh(fabric(), listings(g1=change), MESH)
+    topology = plan_kubespan_mesh(fabric(), listings(g1=change), MESH).to_json()
     assert (object_name, word) in words(topology)
     assert {"a1", "a2"} <= set(holding(topology)) and not contested(topology)
     assert holding(topology)["a2"]["additional_addresses"] == [PODS["a2"]]
@@ -139,10 +142,10 @@ def test_a_lying_node_is_named_and_the_others_stay(change, object_name, word):
 def test_a_cluster_that_cannot_be_read_makes_the_mesh_incomplete():
     topology = plan_kubespan_mesh(
         fabric(), {"aws": listings()["aws"], "gcp": {"error": {"reason": "unreachable", "message": "no answer"}}}, MESH
-    )
+    ).to_json()
     assert not topology["kubespan"]["complete"] and [failure["cluster"] for failure in topology["failures"]] == ["gcp"]
     assert sorted(holding(topology)) == ["a1", "a2"]
-    assert annotations_to_publish(topology, {"g1": encode(record("g1"))}) == {}
+    assert annotations_to_publish(MeshPlan.from_json(topology), {"g1": encode(record("g1"))}) == {}
 
 
 def test_what_hosts_report_counts_before_what_is_published():
@@ -150,17 +153,19 @@ def test_what_hosts_report_counts_before_what_is_published():
     for nodes in empty.values():
         for item in nodes["nodes"]:
             item["metadata"]["annotations"] = {}
-    assert holding(plan_kubespan_mesh(fabric(), empty, MESH)) == {}
-    topology = plan_kubespan_mesh(fabric(), empty, MESH, {name: encode(record(name)) for name in KEYS})
+    assert holding(plan_kubespan_mesh(fabric(), empty, MESH).to_json()) == {}
+    topology = plan_kubespan_mesh(fabric(), empty, MESH, {name: encode(record(name)) for name in KEYS}).to_json()
     assert sorted(holding(topology)) == ["a1", "a2", "g1"]
-    assert sorted(holding(plan_kubespan_mesh(fabric(), empty, MESH, {"stranger": encode(record("a1"))}))) == []
+    assert (
+        sorted(holding(plan_kubespan_mesh(fabric(), empty, MESH, {"stranger": encode(record("a1"))}).to_json())) == []
+    )
 
 
 def test_only_what_differs_is_published():
-    topology = plan_kubespan_mesh(fabric(), listings(a2={"endpoints": ["10.66.23.32:9"]}), MESH)
+    topology = plan_kubespan_mesh(fabric(), listings(a2={"endpoints": ["10.66.23.32:9"]}), MESH).to_json()
     reported = {name: encode(record(name)) for name in KEYS}
-    assert list(annotations_to_publish(topology, reported)) == ["aws"]
-    (found,) = annotations_to_publish(topology, reported)["aws"].items()
+    assert list(annotations_to_publish(MeshPlan.from_json(topology), reported)) == ["aws"]
+    (found,) = annotations_to_publish(MeshPlan.from_json(topology), reported)["aws"].items()
     assert found[0] == "a2" and "" not in found[1].values()
 
 
@@ -168,7 +173,7 @@ def test_garbage_from_an_api_server_stops_nobody():
     found = listings()
     found["gcp"]["nodes"] += [None, 7, {"metadata": None}, {"metadata": {"name": ["x"], "annotations": 3}}]
     found["gcp"]["nodes"].append({"metadata": {"name": "y", "annotations": {"cluster.talos.dev/node-id": 5}}})
-    assert sorted(holding(plan_kubespan_mesh(fabric(), found, MESH))) == ["a1", "a2", "g1"]
+    assert sorted(holding(plan_kubespan_mesh(fabric(), found, MESH).to_json())) == ["a1", "a2", "g1"]
 
 
 # --- endpoints that others see -----------------------------------------------------------------------------------
@@ -178,9 +183,9 @@ ENDPOINTS = "networking.talos.dev/kubespan-endpoints"
 
 
 def published(harvested, only=None, **changes):
-    topology = plan_kubespan_mesh(fabric(), listings(**changes), MESH)
+    topology = plan_kubespan_mesh(fabric(), listings(**changes), MESH).to_json()
     reported = {name: dict(encode(record(name))) for name in only or KEYS}
-    return annotations_to_publish(topology, reported, harvested)
+    return annotations_to_publish(MeshPlan.from_json(topology), reported, harvested)
 
 
 def test_what_others_see_stands_behind_a_nodes_own_endpoints():
@@ -236,12 +241,18 @@ def test_one_node_cannot_fill_anothers_list():
 
 def test_nodes_that_were_refused_are_passed_on_as_what_is_to_be_mended():
     part = node_kubespan(
-        plan_kubespan_mesh(fabric(), listings(g1={"additional_addresses": ["10.77.0.0/24"]}), MESH), "a1"
+        MeshPlan.from_json(
+            plan_kubespan_mesh(fabric(), listings(g1={"additional_addresses": ["10.77.0.0/24"]}), MESH).to_json()
+        ),
+        "a1",
     )
     assert part["turned_away"].startswith(
         "1 node was refused, the first is gcp/g1 [outside_grant]. Mend the grant of cluster gcp"
     )
     # an endpoint alone is left out, the node stays
     assert "turned_away" not in node_kubespan(
-        plan_kubespan_mesh(fabric(), listings(g1={"endpoints": ["127.0.0.1:51820"]}), MESH), "a1"
+        MeshPlan.from_json(
+            plan_kubespan_mesh(fabric(), listings(g1={"endpoints": ["127.0.0.1:51820"]}), MESH).to_json()
+        ),
+        "a1",
     )

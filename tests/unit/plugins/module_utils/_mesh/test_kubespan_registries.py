@@ -14,6 +14,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
     node_kubespan,
     plan_kubespan_mesh,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.plugin_utils.node_part import kubespan_part
 from test_kubespan_plan import MESH, fabric, holding, listings, words
@@ -41,24 +42,24 @@ def request(registries, clusters=("talos",), **more):
 
 
 def test_without_annotations_none_is_read_and_none_is_written():
-    topology = plan_kubespan_mesh(fabric(), listings(), MESH, registries=ALONE)
+    topology = plan_kubespan_mesh(fabric(), listings(), MESH, registries=ALONE).to_json()
     assert not holding(topology) and topology["kubespan"]["complete"] and not topology["refused"]
-    assert not annotations_to_publish(topology, {"a1": {"cluster.talos.dev/node-id": "x"}})
-    with_both = plan_kubespan_mesh(fabric(), listings(), MESH, registries=["annotations", "discovery"])
+    assert not annotations_to_publish(MeshPlan.from_json(topology), {"a1": {"cluster.talos.dev/node-id": "x"}})
+    with_both = plan_kubespan_mesh(fabric(), listings(), MESH, registries=["annotations", "discovery"]).to_json()
     assert sorted(holding(with_both)) == ["a1", "a2", "g1"]
 
 
 def test_a_host_needs_no_node_where_it_announces_itself():
     read = listings()
     read["aws"]["nodes"] = read["aws"]["nodes"][1:]
-    assert ("aws/a1", "node_missing") in words(plan_kubespan_mesh(fabric(), read, MESH))
+    assert ("aws/a1", "node_missing") in words(plan_kubespan_mesh(fabric(), read, MESH).to_json())
     for registries in (ALONE, ["annotations", "inventory", "discovery"]):
-        topology = plan_kubespan_mesh(fabric(), read, MESH, registries=registries)
+        topology = plan_kubespan_mesh(fabric(), read, MESH, registries=registries).to_json()
         assert not words(topology) and "refused" not in topology["nodes"]["a1"]
 
 
 def test_members_may_have_what_their_cluster_is_granted():
-    topology = plan_kubespan_mesh(fabric(), listings(), MESH, registries=ALONE)
+    topology = plan_kubespan_mesh(fabric(), listings(), MESH, registries=ALONE).to_json()
     found = kubespan_part(topology, "a1", {"mac": "x", "discovery": {"url": URL, "ca": "", "cluster": ""}})
     assert found["discovery"]["cluster"] == "aws" and found["discovery"]["node_cidrs"] == ["10.66.23.0/24"]
     assert "10.4.0.0/16" in found["discovery"]["overlay"] and found["mac"] == "x"
@@ -67,8 +68,8 @@ def test_members_may_have_what_their_cluster_is_granted():
     for settings in ({}, {"discovery": {"url": ""}}, {"discovery": {"url": URL, "cluster": "nowhere"}}):
         with pytest.raises(ValueError, match="kubespan_discovery_"):
             kubespan_part(topology, "a1", settings)
-    plain = plan_kubespan_mesh(fabric(), listings(), MESH)
-    assert "discovery" not in node_kubespan(plain, "a1") and "members" not in plain["kubespan"]
+    plain = plan_kubespan_mesh(fabric(), listings(), MESH).to_json()
+    assert "discovery" not in node_kubespan(MeshPlan.from_json(plain), "a1") and "members" not in plain["kubespan"]
     assert "discovery" not in kubespan_part(plain, "a1", {"discovery": {"url": URL}})
 
 

@@ -129,13 +129,13 @@ def ports_of(topology: t.Mapping[str, t.Any]) -> dict[str, dict[str, int]]:
 
 
 def test_a_third_cluster_joins_and_no_port_of_the_others_changes():
-    two = plan_semaphore_mesh(fabric("mars", "venus"), {name: listing(name) for name in ("mars", "venus")})
+    two = plan_semaphore_mesh(fabric("mars", "venus"), {name: listing(name) for name in ("mars", "venus")}).to_json()
     live = {
         host[:-2]: {key: str(value) for key, value in node["annotations"].items()}
         for host, node in two["nodes"].items()
     }
     names = ("earth", "mars", "venus")
-    three = plan_semaphore_mesh(fabric(*names), {name: listing(name, live.get(name)) for name in names})
+    three = plan_semaphore_mesh(fabric(*names), {name: listing(name, live.get(name)) for name in names}).to_json()
     assert ports_of(two) == {"mars": {"venus": 51820}, "venus": {"mars": 51820}}
     assert ports_of(three) == {
         "earth": {"mars": 51820, "venus": 51821},
@@ -150,7 +150,7 @@ def test_where_the_own_cluster_cannot_be_read_a_node_keeps_the_port_that_it_has(
     names = ("earth", "mars", "venus")
     topology = plan_semaphore_mesh(
         fabric(*names), dict({name: listing(name) for name in names[1:]}, earth={"error": {"message": "down"}})
-    )
+    ).to_json()
     device = dict(topology["clusters"]["earth"]["remotes"]["venus"], name="wireguard.venus")
     assert device["listen_port_known"] is False
     assert topology["clusters"]["mars"]["remotes"]["venus"]["listen_port_known"] is True

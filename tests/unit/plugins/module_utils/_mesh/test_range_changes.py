@@ -17,6 +17,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
     range_changes,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import plan_semaphore_mesh
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 
 KEYS = {
     ("aws", 1): "20+DPsIsMA79+kkXNG1Raoe0hi0bnRf+xUJWhBtB6h8=",
@@ -72,7 +73,7 @@ def plan(affinities, blocks=(), nodes=("aws", 1), **variables):
             "ranges": Objects(affinities=list(affinities), blocks=list(blocks)),
         },
     }
-    return plan_semaphore_mesh(found, listings)
+    return plan_semaphore_mesh(found, listings).to_json()
 
 
 def only(peers, borrowed=()):
@@ -80,41 +81,47 @@ def only(peers, borrowed=()):
 
 
 def test_the_same_is_nothing():
-    assert range_changes(plan(ONE), plan(ONE)) == RangeChanges({})
+    assert range_changes(MeshPlan.from_json(plan(ONE)), MeshPlan.from_json(plan(ONE))) == RangeChanges({})
 
 
 def test_a_new_block_is_one_peer_of_the_other_clusters():
     after = plan([*ONE, affinity(1, "10.4.9.0/26")])
-    assert range_changes(plan(ONE), after) == only({FIRST: ["10.4.1.0/26", "10.4.9.0/26"]})
-    assert range_changes(after, plan(ONE)) == only({FIRST: ["10.4.1.0/26"]}), "and one that goes is, too"
+    assert range_changes(MeshPlan.from_json(plan(ONE)), MeshPlan.from_json(after)) == only(
+        {FIRST: ["10.4.1.0/26", "10.4.9.0/26"]}
+    )
+    assert range_changes(MeshPlan.from_json(after), MeshPlan.from_json(plan(ONE))) == only({FIRST: ["10.4.1.0/26"]}), (
+        "and one that goes is, too"
+    )
 
 
 def test_a_block_that_moves_is_one_order_with_both_peers():
     before = plan([*ONE, affinity(1, "10.4.9.0/26")])
     after = plan([*ONE, affinity(2, "10.4.9.0/26")])
     peers = {FIRST: ["10.4.1.0/26"], SECOND: ["10.4.2.0/26", "10.4.9.0/26"]}
-    assert range_changes(before, after) == only(peers)
+    assert range_changes(MeshPlan.from_json(before), MeshPlan.from_json(after)) == only(peers)
 
 
 def test_a_borrowed_address_is_named():
     after = plan(ONE, [block(1, "10.4.1.0/26", 2), block(2, "10.4.2.0/26")])
-    assert range_changes(plan(ONE), after) == only({SECOND: ["10.4.2.0/26", "10.4.1.0/32"]}, ["10.4.1.0/32"])
+    assert range_changes(MeshPlan.from_json(plan(ONE)), MeshPlan.from_json(after)) == only(
+        {SECOND: ["10.4.2.0/26", "10.4.1.0/32"]}, ["10.4.1.0/32"]
+    )
 
 
 def test_what_the_inventory_does_not_grant_is_no_order():
     after = plan([*ONE, affinity(1, "10.9.9.0/26")])
-    assert range_changes(plan(ONE), after) == RangeChanges({})
+    assert range_changes(MeshPlan.from_json(plan(ONE)), MeshPlan.from_json(after)) == RangeChanges({})
     assert [row["reason"] for row in after["refused"]] == ["outside_grant"]
 
 
 def test_overlapping_ranges_are_refused_by_name_and_no_order():
     after = plan([*ONE, affinity(1, "10.4.2.0/25")])
-    assert range_changes(plan(ONE), after) == RangeChanges({})
+    assert range_changes(MeshPlan.from_json(plan(ONE)), MeshPlan.from_json(after)) == RangeChanges({})
     assert [row["reason"] for row in after["refused"]] == ["claimed_twice"]
 
 
 def test_a_first_range_is_an_order_and_a_run_of_its_node():
-    orders, more = range_changes(plan(ONE[:1]), plan(ONE))
+    orders, more = range_changes(MeshPlan.from_json(plan(ONE[:1])), MeshPlan.from_json(plan(ONE)))
     assert orders == only({SECOND: ["10.4.2.0/26"]}).orders
     assert more == "whether host gcp-2 has a pod range"
 
@@ -148,14 +155,14 @@ def peer_of(topology):
 def test_whatever_else_differs_needs_a_whole_run(change, more):
     before, after = plan(ONE), copy.deepcopy(plan([*ONE, affinity(1, "10.4.9.0/26")]))
     change(after)
-    assert range_changes(before, after) == RangeChanges({}, more)
+    assert range_changes(MeshPlan.from_json(before), MeshPlan.from_json(after)) == RangeChanges({}, more)
 
 
 def test_ranges_that_are_not_known_are_no_order():
     before, after = plan(ONE), plan([*ONE, affinity(1, "10.4.9.0/26")])
     for topology in (before, after):
         topology["clusters"]["aws"]["remotes"]["gcp"]["ranges_known"] = False
-    assert range_changes(before, after).more
+    assert range_changes(MeshPlan.from_json(before), MeshPlan.from_json(after)).more
 
 
 def test_orders_that_wait_are_joined_and_the_last_ranges_of_a_peer_count():

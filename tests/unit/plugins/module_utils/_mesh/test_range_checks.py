@@ -44,9 +44,7 @@ def test_the_same_ranges_are_no_fault_where_no_cluster_sees_them() -> None:
     found, rows = load_fabric(fabric())
     assert rows == []
     remotes = found.remotes("a")["b"]
-    assert remotes["pod_subnets"] == ["10.202.0.0/16"] and [route["dst"] for route in remotes["routes"]] == [
-        "10.202.0.0/16"
-    ]
+    assert remotes.pod_subnets == ["10.202.0.0/16"] and [route["dst"] for route in remotes.routes] == ["10.202.0.0/16"]
     assert found.grants()["b"]["pod_cidrs"] == ["10.244.0.0/16"], "claims are of what pods have"
 
 

@@ -31,6 +31,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
     node_part,
     plan_semaphore_mesh,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending, from_wire, to_wire
 from hypothesis import given, strategies as st
 
@@ -88,9 +89,9 @@ def reasons(topology: dict[str, t.Any]) -> list[tuple[str, str]]:
 
 
 def test_the_seed() -> None:
-    topology = plan_semaphore_mesh(fabric(), SETTLED)
+    topology = plan_semaphore_mesh(fabric(), SETTLED).to_json()
     assert (topology["refused"], topology["failures"]) == ([], [])
-    part = node_part(topology, "aws-1")
+    part = node_part(MeshPlan.from_json(topology), "aws-1")
     assert part["devices"] == [
         {
             "name": "wireguard.gcp",
@@ -120,7 +121,7 @@ def test_the_seed() -> None:
 
 
 def test_a_fresh_fabric_is_planned_in_one_pass() -> None:
-    topology = plan_semaphore_mesh(fabric(), listings())
+    topology = plan_semaphore_mesh(fabric(), listings()).to_json()
     peer = peers_of(topology)[0]
     assert peer["public_key"] == Pending("public key of gcp-1 towards aws")
     assert (peer["endpoint"], peer["allowed_ips"]) == ("10.22.22.27:51821", ["10.4.7.0/24"])
@@ -132,7 +133,7 @@ def test_a_fresh_fabric_is_planned_in_one_pass() -> None:
 def test_what_we_are_about_to_write_counts_as_written() -> None:
     moved = copy.deepcopy(SETTLED)
     moved["gcp"]["nodes"][0]["status"]["addresses"][0]["address"] = "10.22.22.99"
-    topology = plan_semaphore_mesh(fabric(), moved)
+    topology = plan_semaphore_mesh(fabric(), moved).to_json()
     assert peers_of(topology)[0]["endpoint"] == "10.22.22.99:51821"
     assert topology["nodes"]["gcp-1"]["published"]["aws.wireguard.semaphore.uw.io/endpoint"] == "10.22.22.27:51821"
 
@@ -141,7 +142,7 @@ def test_nodes_of_the_original_are_peers() -> None:
     given_listings = copy.deepcopy(SETTLED)
     given_listings["gcp"]["nodes"].append(node("gcp-2", "10.4.8.0/24", "10.22.22.28", published("aws", THIRD_KEY, "")))
     given_listings["gcp"]["nodes"].append(node("silent", "10.4.9.0/24", "10.22.22.29"))
-    topology = plan_semaphore_mesh(fabric(), given_listings)
+    topology = plan_semaphore_mesh(fabric(), given_listings).to_json()
     assert [(peer["node"], peer["endpoint"]) for peer in peers_of(topology)] == [
         ("gcp-1", "10.22.22.27:51821"),
         ("gcp-2", None),
@@ -151,25 +152,25 @@ def test_nodes_of_the_original_are_peers() -> None:
 
 @pytest.mark.parametrize("failure", [None, {"error": {"reason": "unauthorized", "message": "401"}}, {"nodes": None}, 7])
 def test_an_unread_remote_freezes_its_peers_and_nothing_else(failure: t.Any) -> None:
-    topology = plan_semaphore_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": failure})
+    topology = plan_semaphore_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": failure}).to_json()
     remote = topology["clusters"]["aws"]["remotes"]["gcp"]
     assert (remote["peers"], remote["complete"]) == ([], False) and remote["reason"]
     assert [row["cluster"] for row in topology["failures"]] == ["gcp"]
     # gcp's own nodes still learn about aws; only publishing has to wait.
-    part = node_part(topology, "gcp-1")
+    part = node_part(MeshPlan.from_json(topology), "gcp-1")
     assert part["devices"][0]["peers"][0]["public_key"] == AWS_KEY and part["devices"][0]["peers_known"]
     assert not part["publishable"] and part["annotations"] == {}
-    assert node_part(topology, "aws-1")["devices"][0]["peers_known"] is False
+    assert node_part(MeshPlan.from_json(topology), "aws-1")["devices"][0]["peers_known"] is False
 
 
 def test_an_empty_cluster_is_complete() -> None:
-    topology = plan_semaphore_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": {"nodes": []}})
+    topology = plan_semaphore_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": {"nodes": []}}).to_json()
     assert topology["clusters"]["aws"]["remotes"]["gcp"]["complete"] is True
     assert reasons(topology) == [("gcp/gcp-1", "node_missing")]
 
 
 def test_hostile_annotations_of_our_own_hosts_are_reported_and_overwritten() -> None:
-    topology = plan_semaphore_mesh(fabric(), listings(gcp=published("aws", "x", "10.2.0.9:1")))
+    topology = plan_semaphore_mesh(fabric(), listings(gcp=published("aws", "x", "10.2.0.9:1"))).to_json()
     assert reasons(topology) == [("gcp/gcp-1", "bad_public_key"), ("gcp/gcp-1", "endpoint_in_overlay")]
     assert peers_of(topology)[0]["endpoint"] == "10.22.22.27:51821"
     assert isinstance(peers_of(topology)[0]["public_key"], Pending)
@@ -194,16 +195,16 @@ def test_hostile_annotations_of_our_own_hosts_are_reported_and_overwritten() -> 
 def test_one_bad_node_never_stops_the_others(evil: t.Any, reason: str) -> None:
     hostile = copy.deepcopy(SETTLED)
     hostile["gcp"]["nodes"].insert(0, evil)
-    topology = plan_semaphore_mesh(fabric(), hostile)
+    topology = plan_semaphore_mesh(fabric(), hostile).to_json()
     assert [row["reason"] for row in topology["refused"]] == [reason]
-    assert topology["clusters"] == plan_semaphore_mesh(fabric(), SETTLED)["clusters"]
+    assert topology["clusters"] == plan_semaphore_mesh(fabric(), SETTLED).to_json()["clusters"]
 
 
 def test_a_node_without_address_or_range_is_refused_by_name() -> None:
     broken = listings()
     broken["aws"]["nodes"][0]["status"] = {}
     broken["gcp"]["nodes"][0]["spec"] = {}
-    topology = plan_semaphore_mesh(fabric(), broken)
+    topology = plan_semaphore_mesh(fabric(), broken).to_json()
     assert reasons(topology) == [("aws/aws-1", "no_internal_ip"), ("gcp/gcp-1", "bad_pod_cidr")]
     assert not topology["nodes"]["aws-1"]["publishable"] and peers_of(topology) == []
 
@@ -218,31 +219,34 @@ def test_a_node_without_address_or_range_is_refused_by_name() -> None:
 def test_two_that_claim_one_thing_are_left_to_the_nodes(evil: t.Any) -> None:
     hostile = copy.deepcopy(SETTLED)
     hostile["gcp"]["nodes"].insert(0, evil)
-    topology = plan_semaphore_mesh(fabric(), hostile)
+    topology = plan_semaphore_mesh(fabric(), hostile).to_json()
     assert topology["refused"] == [] and peers_of(topology) == []
-    device = node_part(topology, "aws-1")["devices"][0]
+    device = node_part(MeshPlan.from_json(topology), "aws-1")["devices"][0]
     assert [(peer["node"], peer["declared"], peer["reported"]) for peer in device["contested"]] == [
         ("aaa", False, False),
         ("gcp-1", True, False),
     ]
     # what the host says of itself in this run is marked, and counts instead of what its cluster says
     word = {"gcp-1": published("aws", AWS_KEY[:20] + GCP_KEY[20:], "x")}
-    said = plan_semaphore_mesh(fabric(), hostile, word)["nodes"]["gcp-1"]["annotations"]
+    said = plan_semaphore_mesh(fabric(), hostile, word).to_json()["nodes"]["gcp-1"]["annotations"]
     assert said["aws.wireguard.semaphore.uw.io/pubKey"] == word["gcp-1"]["aws.wireguard.semaphore.uw.io/pubKey"]
-    again = node_part(plan_semaphore_mesh(fabric(), hostile, {"gcp-1": published("aws", GCP_KEY, "x")}), "aws-1")[
-        "devices"
-    ][0]
+    again = node_part(
+        MeshPlan.from_json(plan_semaphore_mesh(fabric(), hostile, {"gcp-1": published("aws", GCP_KEY, "x")}).to_json()),
+        "aws-1",
+    )["devices"][0]
     assert [peer["reported"] for peer in again["contested"]] == [False, True]
 
 
 def test_too_many_nodes_are_no_listing() -> None:
-    topology = plan_semaphore_mesh(fabric(), {"aws": SETTLED["aws"], "gcp": {"nodes": [{}] * (MAX_NODES + 1)}})
+    topology = plan_semaphore_mesh(
+        fabric(), {"aws": SETTLED["aws"], "gcp": {"nodes": [{}] * (MAX_NODES + 1)}}
+    ).to_json()
     assert topology["failures"][0]["reason"] == "source_incomplete" and topology["refused"] == []
 
 
 def test_annotations_for_clusters_that_left_are_shown() -> None:
     old = dict(published("gcp", AWS_KEY, "10.66.23.31:51821"), **published("old", "k", "e"), other="x")
-    topology = plan_semaphore_mesh(fabric(), listings(aws=old))
+    topology = plan_semaphore_mesh(fabric(), listings(aws=old)).to_json()
     assert topology["nodes"]["aws-1"]["stale"] == sorted(published("old", "k", "e"))
 
 
@@ -251,7 +255,7 @@ def test_choices_per_cluster() -> None:
     given_listings = listings()
     given_listings["gcp"]["nodes"][0]["spec"]["podCIDRs"] = ["10.4.7.0/24", "10.4.99.0/24"]
     given_listings["gcp"]["nodes"][0]["status"]["addresses"].append({"type": "ExternalIP", "address": "203.0.113.7"})
-    peer = peers_of(plan_semaphore_mesh(chosen, given_listings))[0]
+    peer = peers_of(plan_semaphore_mesh(chosen, given_listings).to_json())[0]
     assert (peer["allowed_ips"], peer["endpoint"]) == (["10.4.7.0/24"], "203.0.113.7:51821")
 
 
@@ -280,9 +284,9 @@ NODES = st.fixed_dictionaries(
 
 @given(st.lists(NODES | JUNK, max_size=6), st.lists(NODES | JUNK, max_size=6))
 def test_any_listing_gives_a_plan(aws: list[t.Any], gcp: list[t.Any]) -> None:
-    topology = plan_semaphore_mesh(fabric(), {"aws": {"nodes": aws}, "gcp": {"nodes": gcp}})
+    topology = plan_semaphore_mesh(fabric(), {"aws": {"nodes": aws}, "gcp": {"nodes": gcp}}).to_json()
     json.dumps(to_wire(topology))
-    assert topology == plan_semaphore_mesh(fabric(), {"gcp": {"nodes": gcp}, "aws": {"nodes": aws}})
+    assert topology == plan_semaphore_mesh(fabric(), {"gcp": {"nodes": gcp}, "aws": {"nodes": aws}}).to_json()
     for row in topology["refused"]:
         assert row["message"].isprintable() and row["object"].isprintable()
 
@@ -293,7 +297,7 @@ def nobody_granted() -> dict[str, t.Any]:
     more["gcp"]["nodes"].append(
         node("gcp-2", "10.4.8.0/24", "10.22.22.28", published("aws", THIRD_KEY, "10.22.22.28:51821"))
     )
-    return plan_semaphore_mesh(fabric(gcp={"pod_cidrs": ["10.99.0.0/16"]}), more)
+    return plan_semaphore_mesh(fabric(gcp={"pod_cidrs": ["10.99.0.0/16"]}), more).to_json()
 
 
 def budget(
@@ -316,7 +320,7 @@ def budget(
 
 
 def test_a_source_that_is_empty_since_its_nodes_were_refused_is_not_to_be_confirmed() -> None:
-    device = node_part(nobody_granted(), "aws-1")["devices"][0]
+    device = node_part(MeshPlan.from_json(nobody_granted()), "aws-1")["devices"][0]
     live = {GCP_KEY: LivePeer(allowed_ips=("10.4.7.0/24",))}
     refusal = budget(device, live, (), None, [])
     assert refusal is not None and (refusal.object, refusal.reason) == ("gcp", "delete_budget")
@@ -334,14 +338,16 @@ def test_a_source_that_is_empty_since_its_nodes_were_refused_is_not_to_be_confir
     assert confirmed.message.index("pod_cidrs") < confirmed.message.index("max_deletes")
     kept = state_to_keep(NodeSpec("f", (parse_node_device(device, "f"),)), None).to_json()
     assert "turned_away" not in kept["devices"][0]
-    empty = node_part(plan_semaphore_mesh(fabric(), dict(SETTLED, gcp={"nodes": []})), "aws-1")["devices"][0]
+    empty = node_part(
+        MeshPlan.from_json(plan_semaphore_mesh(fabric(), dict(SETTLED, gcp={"nodes": []})).to_json()), "aws-1"
+    )["devices"][0]
     truly = budget(empty, live, (), None, [])
     assert truly is not None and "Name gcp in confirm_empty" in truly.message
 
 
 def test_a_part_of_a_source_that_is_gone_asks_for_the_grant_first() -> None:
     """A wrong range may refuse half of a cluster; what a hostile node says is no part of the advice."""
-    device = node_part(plan_semaphore_mesh(fabric(), SETTLED), "aws-1")["devices"][0]
+    device = node_part(MeshPlan.from_json(plan_semaphore_mesh(fabric(), SETTLED).to_json()), "aws-1")["devices"][0]
     live = {str(number): LivePeer(allowed_ips=(f"10.4.{20 + number}.0/24",)) for number in range(9)}
     refusal = budget(device, live, {"8"}, None, ["gcp"])
     assert (
@@ -354,9 +360,9 @@ def test_a_part_of_a_source_that_is_gone_asks_for_the_grant_first() -> None:
 def test_a_node_that_is_refused_and_gets_in_is_no_reason_for_a_loss() -> None:
     hostile = copy.deepcopy(SETTLED)
     hostile["gcp"]["nodes"][0]["metadata"]["annotations"]["aws.wireguard.semaphore.uw.io/endpoint"] = "10.4.7.7:51821"
-    topology = plan_semaphore_mesh(fabric(), hostile)
+    topology = plan_semaphore_mesh(fabric(), hostile).to_json()
     assert reasons(topology) == [("gcp/gcp-1", "endpoint_in_overlay")] and len(peers_of(topology)) == 1
-    assert "turned_away" not in node_part(topology, "aws-1")["devices"][0]
+    assert "turned_away" not in node_part(MeshPlan.from_json(topology), "aws-1")["devices"][0]
 
 
 def chosen(
@@ -378,7 +384,7 @@ def chosen(
     assert findings == []
     found = listings()
     found["aws"]["nodes"][0]["status"]["addresses"] = [{"type": "InternalIP", "address": text} for text in addresses]
-    topology = plan_semaphore_mesh(made, found)
+    topology = plan_semaphore_mesh(made, found).to_json()
     return topology["nodes"]["aws-1"]["annotations"].get("gcp.wireguard.semaphore.uw.io/endpoint"), reasons(topology)
 
 
@@ -417,7 +423,7 @@ def test_a_node_of_the_original_may_not_say_more(endpoint: str, reason: str) -> 
     found = copy.deepcopy(SETTLED)
     found["aws"]["nodes"].append(node("aws-9", "10.2.9.0/24", "10.66.23.39", published("gcp", THIRD_KEY, endpoint)))
     ranges = {"node_cidrs": ["10.66.23.0/24"], "floating_cidrs": ["10.66.23.200/29"]}
-    topology = plan_semaphore_mesh(fabric(aws=ranges), found)
+    topology = plan_semaphore_mesh(fabric(aws=ranges), found).to_json()
     assert [peer["node"] for peer in peers_of(topology, "gcp", "aws")] == ["aws-1"] and reasons(topology) == [
         ("aws/aws-9", reason)
     ]
@@ -425,7 +431,9 @@ def test_a_node_of_the_original_may_not_say_more(endpoint: str, reason: str) -> 
     inside["aws"]["nodes"].append(
         node("aws-9", "10.2.9.0/24", "10.66.23.39", published("gcp", THIRD_KEY, "10.66.23.39:51821"))
     )
-    assert [peer["node"] for peer in peers_of(plan_semaphore_mesh(fabric(aws=ranges), inside), "gcp", "aws")] == [
+    assert [
+        peer["node"] for peer in peers_of(plan_semaphore_mesh(fabric(aws=ranges), inside).to_json(), "gcp", "aws")
+    ] == [
         "aws-1",
         "aws-9",
     ]
@@ -478,18 +486,18 @@ def two_nodes(**ranges: t.Any) -> dict[str, t.Any]:
 def test_allowed_ips_follow_the_blocks_and_routes_stay() -> None:
     rows = [affinity("gcp-1", "10.4.9.0/26"), affinity("gcp-1", "10.4.7.128/26"), affinity("gcp-2", "10.4.9.64/26")]
     given = two_nodes(affinities=rows, blocks=[borrowing("gcp-1", "gcp-2")])
-    topology = plan_semaphore_mesh(fabric(), given)
+    topology = plan_semaphore_mesh(fabric(), given).to_json()
     assert (topology["refused"], topology["failures"]) == ([], [])
     assert [(peer["node"], peer["allowed_ips"]) for peer in peers_of(topology)] == [
         ("gcp-1", ["10.4.7.128/26", "10.4.9.0/26"]),
         ("gcp-2", ["10.4.9.64/26", "10.4.9.1/32"]),
     ]
-    part = node_part(topology, "aws-1")["devices"][0]
+    part = node_part(MeshPlan.from_json(topology), "aws-1")["devices"][0]
     assert part["routes"] == ["10.4.0.0/16"] and part["borrowed"] == ["10.4.9.1/32"] and "contested" not in part
     assert topology["nodes"]["gcp-1"]["pod_cidrs"] == ["10.4.7.128/26", "10.4.9.0/26"]
     assert topology["pod_ranges"] == {"aws": {"source": "node", "notes": []}, "gcp": {"source": "calico", "notes": []}}
-    before = plan_semaphore_mesh(fabric(gcp={"pod_ranges": "node"}), given)
-    assert before == dict(plan_semaphore_mesh(fabric(), {**given, "gcp": {"nodes": given["gcp"]["nodes"]}}))
+    before = plan_semaphore_mesh(fabric(gcp={"pod_ranges": "node"}), given).to_json()
+    assert before == dict(plan_semaphore_mesh(fabric(), {**given, "gcp": {"nodes": given["gcp"]["nodes"]}}).to_json())
 
 
 def test_a_neighbour_that_runs_upstream_is_refused_where_it_knows_other_ranges() -> None:
@@ -497,7 +505,7 @@ def test_a_neighbour_that_runs_upstream_is_refused_where_it_knows_other_ranges()
     given["aws"]["nodes"].append(
         node("upstream", "10.2.9.0/24", "10.66.23.99", published("gcp", FOURTH_KEY, "10.66.23.99:51821"))
     )
-    topology = plan_semaphore_mesh(fabric(), given)
+    topology = plan_semaphore_mesh(fabric(), given).to_json()
     assert [peer["node"] for peer in peers_of(topology, "gcp", "aws")] == ["aws-1"]
     assert reasons(topology) == [("aws/upstream", "ranges_unannounced")]
     message = topology["refused"][0]["message"]
@@ -505,10 +513,12 @@ def test_a_neighbour_that_runs_upstream_is_refused_where_it_knows_other_ranges()
     assert [peer["node"] for peer in peers_of(topology)] == ["gcp-1", "gcp-2"], "nodes of the inventory are no concern"
     same = two_nodes(affinities=[affinity("gcp-1", "10.4.7.0/25"), affinity("gcp-2", "10.4.8.0/24")], blocks=[])
     same["aws"]["nodes"].append(given["aws"]["nodes"][-1])
-    assert plan_semaphore_mesh(fabric(), same)["refused"] == [], "it knows more than pods have"
+    assert plan_semaphore_mesh(fabric(), same).to_json()["refused"] == [], "it knows more than pods have"
     left = copy.deepcopy(given)
     left["aws"]["nodes"][-1]["metadata"]["managedFields"] = [{"manager": "multicluster.network/seed"}]
-    assert plan_semaphore_mesh(fabric(), left)["refused"] == [], "a host that left the inventory has our annotations"
+    assert plan_semaphore_mesh(fabric(), left).to_json()["refused"] == [], (
+        "a host that left the inventory has our annotations"
+    )
 
 
 def own_ranges(**change: t.Any) -> tuple[Fabric, list[str]]:
@@ -525,7 +535,9 @@ def own_ranges(**change: t.Any) -> tuple[Fabric, list[str]]:
 def test_ranges_of_hosts_in_the_inventory_are_allowed_ips() -> None:
     found, findings = own_ranges()
     assert findings == []
-    topology = plan_semaphore_mesh(found, two_nodes(affinities=[affinity("gcp-1", "10.4.77.0/26")], blocks=[]))
+    topology = plan_semaphore_mesh(
+        found, two_nodes(affinities=[affinity("gcp-1", "10.4.77.0/26")], blocks=[])
+    ).to_json()
     assert [peer["allowed_ips"] for peer in peers_of(topology)] == [["10.4.9.0/24"], ["10.4.10.0/24", "10.4.12.0/24"]]
     assert topology["pod_ranges"]["gcp"]["source"] == "inventory" and topology["refused"] == []
 
@@ -551,7 +563,9 @@ def test_ranges_of_hosts_and_another_source_are_a_finding() -> None:
 
 
 def test_a_node_without_a_range_is_a_peer_that_gets_no_packets() -> None:
-    topology = plan_semaphore_mesh(fabric(), two_nodes(affinities=[affinity("gcp-1", "10.4.9.0/26")], blocks=[]))
+    topology = plan_semaphore_mesh(
+        fabric(), two_nodes(affinities=[affinity("gcp-1", "10.4.9.0/26")], blocks=[])
+    ).to_json()
     assert [(peer["node"], peer["allowed_ips"]) for peer in peers_of(topology)] == [
         ("gcp-1", ["10.4.9.0/26"]),
         ("gcp-2", []),
@@ -561,7 +575,7 @@ def test_a_node_without_a_range_is_a_peer_that_gets_no_packets() -> None:
 
 def test_a_node_whose_ranges_are_all_refused_is_refused_and_no_peer_without_ranges() -> None:
     rows = [affinity("gcp-1", "192.168.9.0/26"), affinity("gcp-2", "192.168.9.64/26")]
-    topology = plan_semaphore_mesh(fabric(), two_nodes(affinities=rows, blocks=[]))
+    topology = plan_semaphore_mesh(fabric(), two_nodes(affinities=rows, blocks=[])).to_json()
     assert peers_of(topology) == [] and reasons(topology) == [
         ("gcp/gcp-1", "outside_grant"),
         ("gcp/gcp-2", "outside_grant"),
@@ -571,7 +585,7 @@ def test_a_node_whose_ranges_are_all_refused_is_refused_and_no_peer_without_rang
 
 def test_one_range_is_refused_and_the_rest_of_the_node_goes_on() -> None:
     rows = [affinity("gcp-1", "10.4.9.0/26"), affinity("gcp-1", "192.168.9.0/26"), affinity("gcp-2", "10.4.9.64/26")]
-    topology = plan_semaphore_mesh(fabric(), two_nodes(affinities=rows, blocks=[]))
+    topology = plan_semaphore_mesh(fabric(), two_nodes(affinities=rows, blocks=[])).to_json()
     assert [peer["allowed_ips"] for peer in peers_of(topology)] == [["10.4.9.0/26"], ["10.4.9.64/26"]]
     assert (
         reasons(topology) == [("gcp/gcp-1", "outside_grant")]
@@ -582,11 +596,11 @@ def test_one_range_is_refused_and_the_rest_of_the_node_goes_on() -> None:
 def test_a_source_that_is_incomplete_leaves_the_peers_as_they_are() -> None:
     topology = plan_semaphore_mesh(
         fabric(gcp={"pod_ranges": "calico"}), two_nodes(forbidden={"calico": "blockaffinities"})
-    )
+    ).to_json()
     remote = topology["clusters"]["aws"]["remotes"]["gcp"]
     assert remote["complete"] is False and "cluster_access_capability: mesh" in remote["reason"]
     assert [(row["cluster"], row["reason"]) for row in topology["failures"]] == [("gcp", "source_incomplete")]
-    auto = plan_semaphore_mesh(fabric(), two_nodes(forbidden={"calico": "blockaffinities"}))
+    auto = plan_semaphore_mesh(fabric(), two_nodes(forbidden={"calico": "blockaffinities"})).to_json()
     assert [peer["allowed_ips"] for peer in peers_of(auto)] == [["10.4.7.0/24"], ["10.4.8.0/24"]]
     assert auto["failures"] == [] and auto["clusters"]["aws"]["remotes"]["gcp"]["ranges_known"] is False
     assert "ranges_known" not in auto["clusters"]["gcp"]["remotes"]["aws"]
@@ -596,7 +610,7 @@ def test_nodes_that_contest_a_key_contest_no_borrowed_address() -> None:
     rows = [affinity("gcp-1", "10.4.9.0/26"), affinity("gcp-2", "10.4.9.64/26")]
     given = two_nodes(affinities=rows, blocks=[borrowing("gcp-1", "gcp-2")])
     given["gcp"]["nodes"][1]["metadata"]["annotations"] = published("aws", GCP_KEY, "10.22.22.28:51821")
-    remote = plan_semaphore_mesh(fabric(), given)["clusters"]["aws"]["remotes"]["gcp"]
+    remote = plan_semaphore_mesh(fabric(), given).to_json()["clusters"]["aws"]["remotes"]["gcp"]
     assert [row["allowed_ips"] for row in remote["contested"]] == [
         ["10.4.9.0/26"],
         ["10.4.9.64/26"],
@@ -605,13 +619,15 @@ def test_nodes_that_contest_a_key_contest_no_borrowed_address() -> None:
 
 def test_a_list_that_may_not_be_read_any_more_takes_no_range_from_a_peer() -> None:
     rows = [affinity("gcp-1", "10.4.9.0/26"), affinity("gcp-2", "10.4.9.64/26")]
-    read = plan_semaphore_mesh(fabric(), two_nodes(affinities=rows, blocks=[borrowing("gcp-1", "gcp-2")]))
-    before = NodeState("seed", tuple(parse_node_device(row, "seed") for row in node_part(read, "aws-1")["devices"]))
+    read = plan_semaphore_mesh(fabric(), two_nodes(affinities=rows, blocks=[borrowing("gcp-1", "gcp-2")])).to_json()
+    before = NodeState(
+        "seed", tuple(parse_node_device(row, "seed") for row in node_part(MeshPlan.from_json(read), "aws-1")["devices"])
+    )
     lost = two_nodes(forbidden={"calico": "ipamblocks"})
     lost["gcp"]["nodes"].append(
         node("gcp-3", "10.4.6.0/24", "10.22.22.29", published("aws", FOURTH_KEY, "10.22.22.29:51821"))
     )
-    (raw,) = node_part(plan_semaphore_mesh(fabric(), lost), "aws-1")["devices"]
+    (raw,) = node_part(MeshPlan.from_json(plan_semaphore_mesh(fabric(), lost).to_json()), "aws-1")["devices"]
     device = with_own_ranges(parse_node_device(raw, "seed"), before)
     assert {peer.node: peer.allowed_ips for peer in device.peers} == {
         "gcp-1": ("10.4.9.0/26",),
@@ -629,7 +645,7 @@ def test_a_list_that_may_not_be_read_any_more_takes_no_range_from_a_peer() -> No
 def test_addresses_of_pods_are_kept_unless_the_variable_is_false(value: t.Any, required: bool) -> None:
     topology = plan_semaphore_mesh(
         fabric(aws={"keep_pod_addresses": value}, gcp={"keep_pod_addresses": False}), SETTLED
-    )
+    ).to_json()
     (table,) = node_tables(json.loads(json.dumps(to_wire(topology))), "aws-1")
     assert table["name"] == "multicluster-network-seed-nat" and table["chains"][0]["rules"] == [
         'oifname { "wireguard.gcp" } meta nfproto ipv4 meta mark & 0x00004000 == 0x00004000 snat ip to $node_source4 fully-random',

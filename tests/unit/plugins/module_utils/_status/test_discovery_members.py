@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import mesh_verdict
 from ansible_collections.multicluster.network.plugins.module_utils._status.model import peer_names
 
@@ -26,7 +27,7 @@ def row(age=5, **discovery):
 
 def verdict(found, **more):
     known = more or {"members": {"talos": {}}}
-    return mesh_verdict.of_host(mesh(**known), "edge-1", found, False, set())
+    return mesh_verdict.of_host(MeshPlan.from_json(mesh(**known)), "edge-1", found, False, set())
 
 
 def test_handshakes_of_members_are_the_proof():
@@ -50,4 +51,4 @@ def test_a_service_that_is_away_is_not_proven_and_a_wrong_secret_is_broken():
 
 def test_the_status_has_their_names():
     node = {"devices": [], "discovery": {"labels": {KEY: "worker-1"}}}
-    assert peer_names(mesh(), {"edge-1": node, "other": None}) == {KEY: ("discovery", "worker-1")}
+    assert peer_names(MeshPlan.from_json(mesh()), {"edge-1": node, "other": None}) == {KEY: ("discovery", "worker-1")}

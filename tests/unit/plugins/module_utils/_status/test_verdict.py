@@ -11,6 +11,7 @@ import pathlib
 import sys
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import (
     collected,
     ends,
@@ -407,7 +408,9 @@ def test_a_stand_in_is_shown_as_none_of_the_pods():
     assert any("1,296 bytes do not reach node address 10.4.8.1 of gcp-2" in problem for problem in problems)
     facts = copy.deepcopy(verified.facts())
     lost(facts)
-    assert {text for rows in ends.faults(facts["mesh"], facts["found"]).values() for text in rows} == {
+    assert {
+        text for rows in ends.faults(MeshPlan.from_json(facts["mesh"]), facts["found"]).values() for text in rows
+    } == {
         "aws-1: pod 10.2.3.10 does not reach pod 10.4.7.10 of gcp-1",
         "aws-1: pod 10.2.3.10 does not reach node address 10.4.8.1 of gcp-2",
         "aws-2: packets of more than 1,296 bytes do not reach node address 10.4.8.1 of gcp-2",
@@ -464,7 +467,9 @@ def test_hosts_are_asked_to_reach_a_pod_of_each_cluster_and_all_exported_nodes()
         "clusters": {"b": {"exported_pod_cidrs": {"pairs": {"10.4.0.0/16": "10.204.0.0/16"}, "former": []}}},
     }
     pods = {"a1": ["10.2.1.5"], "b1": ["10.4.1.5", "fd04::5"], "b2": ["10.4.2.5"], "c1": ["10.6.1.5"]}
-    found = {host: [row["address"] for row in report.host_targets(mesh, pods, host)] for host in nodes}
+    found = {
+        host: [row["address"] for row in report.host_targets(MeshPlan.from_json(mesh), pods, host)] for host in nodes
+    }
     assert found["a1"] == ["10.204.1.5", "fd04::5", "10.6.1.5", "10.9.0.1"]
     assert found["a2"] == ["10.204.2.5", "fd04::5", "10.6.1.5", "10.9.0.1"], "another host asks another pod"
     assert found["b1"] == ["10.2.1.5", "10.6.1.5"]
@@ -484,7 +489,7 @@ def test_a_lost_ping_of_a_translated_pod_is_not_taken_for_one_of_a_pod_that_went
             "b": {"pods": [{"addresses": ["10.4.1.5"], "in_namespace": True}], "pings": []},
         }
         hostvars = {host: {results.NODE: {"probe": one, "plan": {}}} for host, one in probes.items()}
-        return collected.verifications(hostvars, ["a", "b"], mesh)["a"]["probe"][name]
+        return collected.verifications(hostvars, ["a", "b"], MeshPlan.from_json(mesh))["a"]["probe"][name]
 
     assert kept("10.204.1.5") and kept("10.4.1.5") and not kept("10.204.1.6")
     assert kept("10.204.1.5", "host_pings") and kept("10.9.0.1", "host_pings") and not kept("10.204.1.6", "host_pings")
@@ -621,7 +626,7 @@ def test_a_cluster_that_was_not_read_is_not_told_of_pods_out_of_place():
         and "pods_outside_node_range" not in built["text"]
     )
     assert "gcp-1: cluster gcp was not read, so the pod range of this node is not known" in built["text"]
-    verdict = mesh_verdict.of_host(facts["mesh"], "gcp-1", facts["found"])
+    verdict = mesh_verdict.of_host(MeshPlan.from_json(facts["mesh"]), "gcp-1", facts["found"])
     assert verdict.value == UNPROVEN and not verdict.broken
     # in a cluster that was read, it is said as before
     probe(facts, "aws-1")["strays"] = ["10.2.99.5"]

@@ -10,6 +10,7 @@ import ipaddress
 import typing as t
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._trace import classes
 from ansible_collections.multicluster.network.plugins.module_utils._trace.objects import parse_cluster
 from hypothesis import given, settings, strategies as st
@@ -109,7 +110,7 @@ def test_every_pair_is_answered_as_one_by_one(data: t.Any) -> None:
         else:
             part["contested"] = [peer]
             part["peers"].remove(peer)
-    pairs = classes.Pairs(mesh)
+    pairs = classes.Pairs(MeshPlan.from_json(mesh))
     hosts = sorted(mesh["nodes"])
     expected = {(one, other): reaches(mesh, one, other) for one in hosts for other in hosts if one != other}
     assert {pair: pairs.verdict(*pair) == "" for pair in expected} == expected
@@ -136,17 +137,18 @@ def test_every_pair_is_answered_as_one_by_one(data: t.Any) -> None:
 def test_a_pair_says_why(change: t.Any, cause: str) -> None:
     mesh = plan({"aws": 2, "gcp": 1})
     change(mesh["clusters"]["aws"]["remotes"]["gcp"])
-    pairs = classes.Pairs(mesh)
+    pairs = classes.Pairs(MeshPlan.from_json(mesh))
     assert pairs.verdict("aws-0", "gcp-0") == cause
     assert bool(pairs.summary()["cut"]) == (cause != "not read")
 
 
 def test_what_if_a_node_or_a_cluster_is_away() -> None:
     mesh = plan({"aws": 2, "gcp": 2})
-    assert classes.Pairs(mesh, ["aws-0"]).verdict("gcp-0", "aws-0") == "away"
-    assert classes.Pairs(mesh, ["aws"]).summary()["away"] == ["aws-0", "aws-1"]
+    assert classes.Pairs(MeshPlan.from_json(mesh), ["aws-0"]).verdict("gcp-0", "aws-0") == "away"
+    assert classes.Pairs(MeshPlan.from_json(mesh), ["aws"]).summary()["away"] == ["aws-0", "aws-1"]
     assert (
-        classes.Pairs(mesh, ["aws"]).summary()["cut"] == [] and classes.Pairs(mesh, ["aws"]).summary()["reachable"] == 2
+        classes.Pairs(MeshPlan.from_json(mesh), ["aws"]).summary()["cut"] == []
+        and classes.Pairs(MeshPlan.from_json(mesh), ["aws"]).summary()["reachable"] == 2
     )
     node = {"metadata": {"name": "n0"}, "status": {"addresses": []}}
     pod = {

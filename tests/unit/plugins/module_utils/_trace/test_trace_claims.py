@@ -10,6 +10,7 @@ import copy
 import json
 import typing as t
 
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._trace import (
     observed,
     pairs,
@@ -196,7 +197,7 @@ def test_each_parser_takes_anything(value: t.Any) -> None:
     parse_endpoint_key(value)
     if isinstance(value, dict):
         report.parse_flow(value)
-        resolve.mesh_part(value)
+        resolve.mesh_part(MeshPlan.from_json(value))
 
 
 @settings(max_examples=100, deadline=None)

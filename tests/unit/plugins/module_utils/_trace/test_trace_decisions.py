@@ -10,6 +10,7 @@ import ipaddress
 import typing as t
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._trace import classes, observed, policies, report
 from ansible_collections.multicluster.network.plugins.module_utils._trace.causes import BACK, FORWARD
 from ansible_collections.multicluster.network.plugins.module_utils._trace.expected import Walk, Walker
@@ -954,23 +955,26 @@ def kubespan(*left_out: str, **more: t.Any) -> dict[str, t.Any]:
 
 
 def test_a_kubespan_mesh_joins_nodes_of_one_cluster_too() -> None:
-    pairs = classes.Pairs(kubespan())
+    pairs = classes.Pairs(MeshPlan.from_json(kubespan()))
     assert {pairs.verdict(one, other) for one in pairs.seats for other in pairs.seats if one != other} == {""}
-    gone = classes.Pairs(kubespan("aws-1"))
+    gone = classes.Pairs(MeshPlan.from_json(kubespan("aws-1")))
     assert (gone.verdict("aws-0", "aws-1"), gone.verdict("aws-1", "gcp-0"), gone.verdict("aws-0", "gcp-1")) == (
         "peer_missing",
         "peer_missing",
         "",
     )
-    assert classes.Pairs(kubespan("aws-1", unread=["aws"])).verdict("gcp-0", "aws-1") == "not read"
+    assert classes.Pairs(MeshPlan.from_json(kubespan("aws-1", unread=["aws"]))).verdict("gcp-0", "aws-1") == "not read"
     # a plan does not have those whom the nodes find through a discovery service
-    found = classes.Pairs(kubespan("aws-1", members={"aws": {}}))
+    found = classes.Pairs(MeshPlan.from_json(kubespan("aws-1", members={"aws": {}})))
     assert found.verdict("aws-0", "aws-1") == found.verdict("aws-1", "gcp-0") == ""
     contested = kubespan(contested=[{"cluster": "aws", "node": "n1"}])
-    assert classes.Pairs(contested).verdict("gcp-0", "aws-1") == "keys_shared"
+    assert classes.Pairs(MeshPlan.from_json(contested)).verdict("gcp-0", "aws-1") == "keys_shared"
     short = kubespan()
     short["nodes"]["gcp-1"]["pod_cidrs"] = ["10.99.0.0/24"]
-    assert (classes.Pairs(short).verdict("aws-0", "gcp-1"), classes.Pairs(short).verdict("gcp-1", "aws-0")) == (
+    assert (
+        classes.Pairs(MeshPlan.from_json(short)).verdict("aws-0", "gcp-1"),
+        classes.Pairs(MeshPlan.from_json(short)).verdict("gcp-1", "aws-0"),
+    ) == (
         "allowed_ips_lack_target",
         "allowed_ips_lack_source",
     )
@@ -978,12 +982,12 @@ def test_a_kubespan_mesh_joins_nodes_of_one_cluster_too() -> None:
 
 def test_the_first_of_a_mesh_is_known_by_the_others() -> None:
     """Nobody has itself as a peer: who is first in the order is looked up at the second."""
-    pairs = classes.Pairs(kubespan())
+    pairs = classes.Pairs(MeshPlan.from_json(kubespan()))
     assert all(pairs.verdict(other, "aws-0") == "" for other in pairs.seats if other != "aws-0")
 
 
 def test_who_is_away_is_away_from_both_ends_and_in_a_class_of_its_own() -> None:
-    pairs = classes.Pairs(kubespan(), ["aws-0"])
+    pairs = classes.Pairs(MeshPlan.from_json(kubespan()), ["aws-0"])
     assert (pairs.verdict("aws-0", "gcp-0"), pairs.verdict("gcp-0", "aws-0")) == ("away", "away")
     found = pairs.summary()
     assert (found["pairs"], found["reachable"], len(found["classes"])) == (12, 6, 3)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._trace import ends, pairs
 from ansible_collections.multicluster.network.plugins.module_utils._trace.classes import Pairs, left_alone
 from ansible_collections.multicluster.network.plugins.module_utils._trace.names import Names
@@ -51,7 +52,7 @@ def cluster(name: str) -> t.Any:
 
 
 def flows(source: str, target: str) -> list[dict[str, t.Any]]:
-    clusters, seen = {name: cluster(name) for name in ("aws", "gcp")}, Seen(MESH)
+    clusters, seen = {name: cluster(name) for name in ("aws", "gcp")}, Seen(MeshPlan.from_json(MESH))
     resolver = Resolver(clusters, Names(clusters, seen=seen), {}, True, seen)
     found = resolver.flows([ends.parse_question(source, target, None, None, None)], 61000)
     assert not resolver.found, resolver.found
@@ -115,7 +116,7 @@ def test_a_packet_without_translations_is_one_and_the_same() -> None:
 def test_a_pair_of_a_verification_is_the_one_that_was_pinged() -> None:
     hosts = {name + "-1": {"cluster": name, "node": name + "-1"} for name in ("aws", "gcp")}
     failed = [{"host": "aws-1", "address": POD, "target_host": "gcp-1", "target": "10.202.2.3"}]
-    there, back = pairs.flows(failed, hosts, 61000, Seen(MESH))
+    there, back = pairs.flows(failed, hosts, 61000, Seen(MeshPlan.from_json(MESH)))
     assert (there["source"]["address"], there["target"]["address"]) == (POD, "10.202.2.3")
     assert there["target"]["backends"][0]["own"] == POD and there["source"]["seen"] == "10.201.2.3"
     assert (back["source"]["address"], back["target"]["address"]) == (POD, "10.201.2.3")
@@ -136,8 +137,8 @@ def planned(**changes: t.Any) -> dict[str, t.Any]:
 
 
 def test_the_plans_pairs_are_judged_by_what_other_clusters_see() -> None:
-    assert Pairs(planned()).summary()["reachable"] == 2
-    cut = Pairs(planned(gcp="10.202.9.0/24")).summary()["cut"]
+    assert Pairs(MeshPlan.from_json(planned())).summary()["reachable"] == 2
+    cut = Pairs(MeshPlan.from_json(planned(gcp="10.202.9.0/24"))).summary()["cut"]
     assert {row["cause"] for row in cut} == {"allowed_ips_lack_target", "allowed_ips_lack_source"}
 
 
@@ -167,4 +168,4 @@ def test_a_service_is_left_alone_by_its_own_pods_alone() -> None:
             }
         ]
         clusters[name] = parse_cluster(name, read, {(name, name + "-1"): name + "-1"})
-    assert [row["cluster"] for row in left_alone(clusters, ["gcp-1"], Seen(MESH))] == ["gcp"]
+    assert [row["cluster"] for row in left_alone(clusters, ["gcp-1"], Seen(MeshPlan.from_json(MESH)))] == ["gcp"]
