@@ -15,6 +15,8 @@ description:
     which are in the network of their nodes.
   - The pod is found by its label, its namespace and its node. Before each command it has to prove by its UID and its node, which it knows by the
     downward API, that it is the one that was asked for.
+  - A pod that is not as the role writes it gets nothing, and its host is lost (C(node_pod_edited)). That is one with another container, command,
+    variable, folder or security context.
   - A command has ended only when the server reports how. A connection that ends before makes the host unreachable.
   - Servers are offered WebSockets with version 5 of the channel protocol, then version 4. Input has its length before it and is never closed, so both do.
 requirements:
@@ -73,6 +75,14 @@ options:
     default: ""
     vars:
       - name: node_machine_id
+  image:
+    description:
+      - The image that the pod has to have. A pod of another one is not used, and O(wait) is the time in which the DaemonSet has to replace it.
+      - Empty accepts any.
+    type: string
+    default: ""
+    vars:
+      - name: node_access_image
   wait:
     description: Seconds to wait for a pod that does not run yet.
     type: float
@@ -240,6 +250,7 @@ class Connection(ConnectionBase):
                 str(self.get_option("namespace") or ""),
                 str(self.get_option("node")),
                 str(self.get_option("machine_id") or ""),
+                str(self.get_option("image") or ""),
             )
             self._pods = self._lost(
                 lambda: NodePods(place, float(self.get_option("timeout")), float(self.get_option("wait")))

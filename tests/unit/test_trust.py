@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import json
 import os
@@ -36,6 +37,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.no
     NodeState,
     parse_node_device,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access.node_pods import Proof
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import contests
 from ansible_collections.multicluster.network.plugins.module_utils._flows.runs import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
@@ -63,6 +65,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.node_hosts import Names, node_hosts
 from ansible_collections.multicluster.network.plugins.module_utils._plan.budget import check_budget
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
+from ansible_collections.multicluster.network.plugins.module_utils._plan.node_pod_edits import edit_of
+from ansible_collections.multicluster.network.plugins.module_utils._plan.node_pod_manifests import node_pod_manifests
 from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import Key, Write
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import refused_lines
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Change
@@ -774,6 +778,39 @@ def test_reservations_tagged_as_ours() -> None:
         )
         known = context._replace(recorded=frozenset(["good"]))
         assert service_plan.outcome_of(good._replace(address=""), held, known).actions[0].address == "192.0.2.1"
+
+
+def test_edited_pods() -> None:
+    """Each change is refused by its name in test_node_pod_choice; here all of them, and a pod as the role writes it."""
+    spec = node_pod_manifests("demo", "x:1")[1]["spec"]["template"]["spec"]
+    assert not edit_of(spec, "demo", "x:1") and "node_access_image" in edit_of(spec, "demo", "x:2")
+    for row in fixture("node_pods.json")["rows"]:
+        inner: t.Any = copy.deepcopy(spec)
+        whole = inner
+        for step in row["path"][:-1]:
+            inner = inner[step]
+        if row["do"] == "append":
+            inner[row["path"][-1]].append(row["value"])
+        elif row["do"] == "remove":
+            del inner[row["path"][-1]]
+        else:
+            inner[row["path"][-1]] = row["value"]
+        assert row["named"] in edit_of(whole, "demo"), row
+
+
+def test_other_pods() -> None:
+    """The shell line that refuses is run in test_node_pod_manifests, servers that lie in test_node_pod (connection)."""
+    kept: list[bytes] = []
+    for text in fixture("node_pods.json")["outputs"]:
+        proof = Proof(kept.append)
+        with contextlib.suppress(ValueError):
+            proof(text.encode("ascii"))
+        assert not proof.given() and not kept
+    proof = Proof(kept.append)
+    proof(b"multicluster node")
+    assert not proof.given()
+    proof(b" pod\nout")
+    assert proof.given() and kept == [b"out"]
 
 
 def test_lookalikes() -> None:

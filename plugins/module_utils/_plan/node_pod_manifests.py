@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pods by which nodes without SSH are reached: a namespace and a DaemonSet, and how one of its pods is found and asked who it is. Pure.
+"""Pods by which nodes without SSH are reached: a namespace and a DaemonSet, and how one of its pods is asked who it is. Pure.
 
 Nothing of these objects changes with a release of the collection, and nothing in them is secret: code, state and keys come by the play
 and stay in folders of the node (threat T50).
@@ -143,49 +143,6 @@ class NodePod(t.NamedTuple):
     name: str
     uid: str
     node: str
-
-
-def choose_pod(items: t.Iterable[t.Mapping[str, t.Any]], fabric: str, node: str) -> tuple[NodePod | None, str]:
-    """Of what a server lists, the newest pod that runs on the node, or None and why there is none.
-
-    Raises ValueRefused where the server lists what was not asked for: it may lie, or the selector be lost on the way.
-    """
-    found: list[tuple[str, NodePod]] = []
-    why = f"there is no pod with the label {LABEL}={fabric} on the node {quoted(node)}"
-    for item in items:
-        metadata, spec, status = (item.get(part) or {} for part in ("metadata", "spec", "status"))
-        labels = metadata.get("labels") or {}
-        name, uid = metadata.get("name"), metadata.get("uid")
-        if spec.get("nodeName") != node or labels.get(LABEL) != fabric:
-            raise ValueRefused(
-                "not_the_node",
-                f"the server lists the pod {quoted(name)} of the node {quoted(spec.get('nodeName'))} for {quoted(node)}",
-            )
-        if not isinstance(name, str) or not isinstance(uid, str) or not uid:
-            continue
-        if metadata.get("deletionTimestamp"):
-            why = f"the pod {quoted(name)} is being deleted"
-            continue
-        state = _not_running(status)
-        if state:
-            why = f"the pod {quoted(name)} does not run: {state}"
-            continue
-        found.append((str(metadata.get("creationTimestamp")), NodePod(name, uid, node)))
-    return (max(found)[1], "") if found else (None, why)
-
-
-def _not_running(status: t.Mapping[str, t.Any]) -> str:
-    """Why the container of a pod does not run; empty where it does."""
-    for row in status.get("containerStatuses") or ():
-        if isinstance(row, dict) and row.get("name") == CONTAINER:
-            state = row.get("state")
-            if isinstance(state, dict) and "running" in state:
-                return ""
-            for kind in ("waiting", "terminated"):
-                detail = state.get(kind) if isinstance(state, dict) else None
-                if isinstance(detail, dict):
-                    return quoted(f"{detail.get('reason') or kind} {detail.get('message') or ''}".strip())
-    return quoted(status.get("reason") or status.get("phase") or "no status")
 
 
 def command_words(pod: NodePod, command: str, size: int | None, machine_id: str = "") -> tuple[str, ...]:

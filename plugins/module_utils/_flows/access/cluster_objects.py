@@ -12,9 +12,10 @@ from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.objects import WriteOne, apply_writes, read_objects
 from ..._linux.files import read_state
 from ..._plan.access_manifests import access_manifests, kubeconfig_secret
+from ..._plan.node_pod_edits import EDITED, edit_of, template_spec, writers
 from ..._plan.node_pod_manifests import node_pod_manifests
 from ..._plan.object_plan import CONFLICT, Key, Read, Scope, Write, parse_manifest, plan_objects, plan_release
-from ..._plan.objects import field_manager
+from ..._plan.objects import field_manager, owned_tree
 from ..._plan.plan import Plan, Refusal
 from ..._values.refused import ValueRefused, quoted
 
@@ -30,7 +31,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]
         dict(request, objects=[*(request.get("objects") or ()), *made_here(request, check)])
     )
     read = gather(clusters, desired, scopes)
-    whole, writes = plan(request, desired, read, manager)
+    edited = refuse_edits(request, clusters, desired, read, manager) if request.get("node_pods") else set()
+    whole, writes = plan(request, desired, read, manager, alone=edited)
     whole.refused.extend(refused)
     if not request.get("skip_unserved"):  # a kind that the API server does not have
         _fail(clusters, whole, "kind_not_served")
@@ -118,10 +120,43 @@ def gather(clusters: Clusters, desired: dict[str, Manifests], scopes: t.Sequence
     return read
 
 
+def refuse_edits(
+    request: t.Mapping[str, t.Any],
+    clusters: Clusters,
+    desired: t.Mapping[str, Manifests],
+    read: dict[str, Read],
+    manager: str,
+) -> set[str]:
+    """Fail for clusters where somebody else changed the DaemonSet of node pods, and plan nothing for them.
+
+    Returns the clusters where ``adopt`` puts it right instead: what others added goes then. Nothing is compared when it is to go.
+    """
+    taken = set()
+    for name in sorted(read) if request.get("state") == "present" else ():
+        for key in [key for key in desired[name] if key.kind == "DaemonSet" and key in read[name].objects]:
+            obj = read[name].objects[key]
+            edit = edit_of(template_spec(obj), request["fabric"]) if owned_tree(obj, manager, "Apply") else ""
+            if not edit:
+                continue
+            if request.get("adopt"):
+                taken.add(name)
+                continue
+            by = ", ".join(quoted(one) for one in writers(obj, manager)) or "somebody who is no longer on record"
+            text = f"{by} changed it: {edit}; nothing was sent to a node. Delete it and run again, or set node_access_adopt to put it right"
+            clusters.fail_for(name, f"apply DaemonSet {key.short}", EDITED, text)
+            del read[name]
+            break
+    return taken
+
+
 def plan(
-    request: t.Mapping[str, t.Any], desired: t.Mapping[str, Manifests], read: t.Mapping[str, Read], manager: str
+    request: t.Mapping[str, t.Any],
+    desired: t.Mapping[str, Manifests],
+    read: t.Mapping[str, Read],
+    manager: str,
+    alone: t.Collection[str] = (),
 ) -> tuple[Plan, dict[str, list[Write]]]:
-    """What would be written, cluster by cluster. Pure."""
+    """What would be written, cluster by cluster. ``alone``: clusters in which nobody else may own a part of the objects. Pure."""
     whole, writes = Plan(), {}
     for name in sorted(read):
         if request.get("state") == "released":
@@ -137,6 +172,7 @@ def plan(
             adopt=bool(request.get("adopt")),
             max_deletes=request.get("max_deletes"),
             confirm_empty=name in (request.get("confirm_empty") or ()),
+            alone=name in alone,
         )
         whole.extend(part)
     return whole, writes

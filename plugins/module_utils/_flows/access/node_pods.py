@@ -11,7 +11,8 @@ from ..._kubernetes import errors, exec_stream
 from ..._kubernetes.access import parse_access
 from ..._kubernetes.client import Client
 from ..._kubernetes.session import Limits
-from ..._plan.node_pod_manifests import CONTAINER, LABEL, PROOF, NodePod, choose_pod, command_words, object_name
+from ..._plan.node_pod_choice import choose_pod
+from ..._plan.node_pod_manifests import CONTAINER, LABEL, PROOF, NodePod, command_words, object_name
 from ..._values.refused import ValueRefused, quoted
 
 #: How often a pod is looked for that does not run yet.
@@ -42,13 +43,17 @@ class Proof:
 
 
 class Place(t.NamedTuple):
-    """Which node of which cluster. ``access``: an entry of the option ``clusters``; ``machine_id``: what the inventory expects the node to have, or empty."""
+    """Which node of which cluster.
+
+    ``access``: an entry of the option ``clusters``; ``machine_id`` and ``image``: what the inventory expects of node and pod, or empty.
+    """
 
     access: t.Mapping[str, t.Any]
     fabric: str
     namespace: str
     node: str
     machine_id: str = ""
+    image: str = ""
 
 
 class NodePods:
@@ -73,7 +78,7 @@ class NodePods:
                 items = self._client.list(
                     path, f"{LABEL}={self._place.fabric}", f"spec.nodeName={self._place.node}"
                 ).items
-                self._pod, why = choose_pod(items, self._place.fabric, self._place.node)
+                self._pod, why = choose_pod(items, self._place.fabric, self._place.node, self._place.image)
             except errors.KubeError as error:
                 raise NodeLost(f"{error} [{error.reason}]") from None
             except ValueRefused as error:

@@ -17,6 +17,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader
+from ansible_collections.multicluster.network.plugins.module_utils._plan.node_pod_manifests import node_pod_manifests
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "module_utils" / "_kubernetes"))
 from websocket_server import WebSocketServer, failure  # pylint: disable=wrong-import-position
@@ -24,10 +25,11 @@ from websocket_server import WebSocketServer, failure  # pylint: disable=wrong-i
 SUCCESS = b'{"status": "Success"}'
 
 
-def pod(node="n1", uid="u1", name="pod-1"):
+def pod(node="n1", uid="u1", name="pod-1", **spec):
+    written = node_pod_manifests("demo", "example.com/node-pod:1")[1]["spec"]["template"]["spec"]
     return {
         "metadata": {"name": name, "uid": uid, "labels": {"multicluster.network/node-pods": "demo"}},
-        "spec": {"nodeName": node},
+        "spec": {**written, "nodeName": node, **spec},
         "status": {"containerStatuses": [{"name": "node", "state": {"running": {}}}]},
     }
 
@@ -120,6 +122,29 @@ def test_exec_that_another_pod_answers(connect, lie, tmp_path):
 def test_a_list_with_a_pod_of_another_node(connect):
     with pytest.raises(AnsibleConnectionFailure, match="not_the_node"):
         connect(pods=[pod(node="n2")]).exec_command("true")
+
+
+def commands(connection):
+    """How often the server was asked to run something."""
+    return sum(path.endswith("/exec") for path, _query, _headers in connection.server.requests)
+
+
+def test_a_pod_with_a_sidecar_gets_nothing(connect):
+    """Threat T50: by kubectl debug, a webhook, or a pod with our label that somebody else made."""
+    spy = {"name": "spy", "image": "evil.example.com/x:1"}
+    connection = connect(pods=[pod(), pod(uid="u2", name="pod-2", ephemeralContainers=[spy])])
+    with pytest.raises(AnsibleConnectionFailure, match="pod-2.*ephemeralContainers 'spy'.*node_pod_edited"):
+        connection.exec_command("cat", in_data=b"secret")
+    assert commands(connection) == 0
+
+
+def test_a_pod_of_another_image_gets_nothing(connect):
+    """Threat T50: and it is waited for, since the DaemonSet may be about to replace it."""
+    connection = connect(node_access_image="example.com/node-pod:2")
+    with pytest.raises(AnsibleConnectionFailure, match="node-pod:1.*node-pod:2.*node_access_image.*no_node_pod"):
+        connection.exec_command("true")
+    assert commands(connection) == 0
+    assert connect(node_access_image="example.com/node-pod:1").exec_command("true")[0] == 0
 
 
 def test_a_node_with_another_machine_id(connect, tmp_path):

@@ -16,20 +16,6 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan import 
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 
-def item(name="a", node="n1", uid="u1", fabric="demo", created="2026-01-01T00:00:00Z", state=None, **metadata):
-    return {
-        "metadata": {
-            "name": name,
-            "uid": uid,
-            "labels": {pods.LABEL: fabric},
-            "creationTimestamp": created,
-            **metadata,
-        },
-        "spec": {"nodeName": node},
-        "status": {"phase": "Running", "containerStatuses": [{"name": "node", "state": state or {"running": {}}}]},
-    }
-
-
 def test_the_objects():
     namespace, daemon_set = pods.node_pod_manifests("demo", "example.com/python:3.12")
     assert namespace["metadata"]["name"] == daemon_set["metadata"]["namespace"] == "multicluster-node-demo"
@@ -74,35 +60,6 @@ def test_fabrics_with_a_name_that_no_object_can_have(fabric):
 def test_an_image_is_asked_for():
     with pytest.raises(ValueRefused, match="node_access_image"):
         pods.node_pod_manifests("demo", "")
-
-
-def test_the_newest_pod_that_runs_is_taken():
-    older, newer = item("a", uid="1"), item("b", uid="2", created="2026-01-02T00:00:00Z")
-    leaving = item("c", uid="3", created="2026-01-03T00:00:00Z", deletionTimestamp="2026-01-04T00:00:00Z")
-    assert pods.choose_pod([newer, older, leaving], "demo", "n1") == (pods.NodePod("b", "2", "n1"), "")
-
-
-@pytest.mark.parametrize(
-    "items,why",
-    [
-        ([], "there is no pod"),
-        ([item(deletionTimestamp="2026-01-04T00:00:00Z")], "being deleted"),
-        ([item(state={"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}})], "ImagePullBackOff"),
-        ([item(state={"terminated": {"reason": "Error"}})], "Error"),
-        ([dict(item(), status={"phase": "Pending"})], "Pending"),
-        ([dict(item(), status=None)], "no status"),
-    ],
-)
-def test_no_pod_is_chosen_and_why(items, why):
-    pod, reason = pods.choose_pod(items, "demo", "n1")
-    assert pod is None and why in reason
-
-
-@pytest.mark.parametrize("lie", [item(node="n2"), item(node=None), item(fabric="other")])
-def test_a_server_that_lists_what_was_not_asked_for(lie):
-    """Threat T50."""
-    with pytest.raises(ValueRefused):
-        pods.choose_pod([item(), lie], "demo", "n1")
 
 
 def shell(words, data=b"", **environment):
