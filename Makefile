@@ -1,6 +1,6 @@
 # Everything is done by tests/run; these are its short names. Each is safe to repeat and prints its time.
 .PHONY: demo test test-all lint units conformance kernel kernel-vm bench integration api scenario examples molecule sanity docs clean distclean help \
-  sanity-all matrix importer coredns metallb bgp kills pods
+  sanity-all matrix importer coredns metallb bgp kills pods release
 
 help:
 	@tests/run help
@@ -18,7 +18,7 @@ test-all:
 sanity-all:
 	@tests/run sanity_all
 
-lint units kernel integration api scenario examples sanity matrix importer coredns metallb bgp kills pods:
+lint units kernel integration api scenario examples sanity matrix importer coredns metallb bgp kills pods release:
 	@tests/run $@
 
 bench:

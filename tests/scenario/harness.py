@@ -142,8 +142,8 @@ class Fabric:
             time.sleep(1)
 
     @contextlib.contextmanager
-    def pinging(self, source, address, inside="exec"):
-        """Echoes from a node to an address meanwhile, five a second. The Echoes that it gives are counted when the block ends.
+    def pinging(self, source, address, inside="exec", every=0.2):
+        """Echoes from a node to an address meanwhile, one in so many seconds. The Echoes that it gives are counted when the block ends.
 
         ``inside``: ``pod-exec`` where the source is a pod.
         """
@@ -160,7 +160,7 @@ class Fabric:
             "-n",
             "-q",
             "-i",
-            "0.2",
+            str(every),
             "-W",
             "5",
             address,
@@ -186,7 +186,12 @@ class Fabric:
 
     # --- playbooks ----------------------------------------------------------------------------------------------
 
-    def play(self, book, *arguments, inventory=None, variables=None):
+    def play(self, book, *arguments, inventory=None, variables=None, collections=None):
+        """``collections``: the folder of another revision of the collection than this clone's."""
+        environment = dict(os.environ, ANSIBLE_FORCE_COLOR="0", ANSIBLE_NOCOLOR="1")
+        if collections:
+            environment["ANSIBLE_COLLECTIONS_PATH"] = str(collections)
+            del environment["PYTHONPATH"]
         extra = ["-e", json.dumps(variables)] if variables else []
         done = subprocess.run(
             [
@@ -202,7 +207,7 @@ class Fabric:
             check=False,
             stdin=subprocess.DEVNULL,
             cwd=str(REPO),
-            env=dict(os.environ, ANSIBLE_FORCE_COLOR="0", ANSIBLE_NOCOLOR="1"),
+            env=environment,
         )
         done.stdout += done.stderr
         self.ran(f"{book} {' '.join(arguments)} -> {done.returncode}")

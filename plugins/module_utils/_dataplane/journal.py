@@ -121,6 +121,20 @@ def is_plain_path(path: t.Any) -> bool:
     return ".." not in path.split("/")
 
 
+def check_release(found: Data, fabric: str, path: str) -> None:
+    """Raise ValueRefused ``state_of_later_release`` where a state file (JSON) of the fabric has a format that comes after those read here.
+
+    Taken for no state at all it would be written anew, and what only the later release has made would be forgotten.
+    """
+    written = found.get("format")
+    if found.get("fabric") == fabric and _is(written, int) and written > max(FORMATS):
+        raise ValueRefused(
+            "state_of_later_release",
+            f"{path} was written by a later release: its format is {written}, this one reads {max(FORMATS)}; "
+            "run the collection that wrote it, or go back as its guide on upgrading has it",
+        )
+
+
 def is_state(found: t.Any, fabric: str) -> bool:
     """Whether something that was read (JSON) is a confirmed state of a fabric; what is none is written anew by the next run."""
     try:
@@ -129,9 +143,10 @@ def is_state(found: t.Any, fabric: str) -> bool:
             {"fabric": str, "devices": [{"name": str, "private_key_file": str, "peers": [{"public_key": str}]}]},
             "state",
         )
-        keys, kubespan, tables = found.get("key_files", []), found.get("kubespan"), found.get("tables", [])
+        keys, kubespan = found.get("key_files", []), found.get("kubespan")
         _expect(keys, [str], "key_files")
-        _expect(tables, [dict], "tables")
+        for name in ("tables", "address_tables"):
+            _expect(found.get(name, []), [dict], name)
         if kubespan is not None:
             _expect(kubespan, {"peers": [{"public_key": str}]}, "kubespan")
     except ValueRefused:

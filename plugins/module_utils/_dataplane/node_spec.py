@@ -204,7 +204,10 @@ class NodeState(t.NamedTuple):
         return {*self.key_files, *(device.key_file for device in self.devices)}
 
     def to_json(self) -> Data:
-        """The form of the state file, format 1."""
+        """The form of the state file, format 1.
+
+        A release that does not know a key leaves it alone, and refuses a table of a kind that it does not know: hence two keys for tables.
+        """
         shown: Data = {
             "fabric": self.fabric,
             "format": FORMAT,
@@ -213,7 +216,14 @@ class NodeState(t.NamedTuple):
         if self.absent:
             return dict(shown, absent=True)
         shown["key_files"] = list(self.key_files)
-        for name, value in (("kubespan", self.kubespan), ("tables", list(self.tables)), ("node", self.node)):
+        early = [table for table in self.tables if table.get("before_routes")]
+        tables = [table for table in self.tables if not table.get("before_routes")]
+        for name, value in (
+            ("kubespan", self.kubespan),
+            ("tables", tables),
+            ("address_tables", early),
+            ("node", self.node),
+        ):
             if value:
                 shown[name] = value
         return shown
@@ -227,7 +237,7 @@ class NodeState(t.NamedTuple):
             tuple(parse_node_device(row, found["fabric"]) for row in found["devices"]),
             tuple(found.get("key_files") or ()),
             found.get("kubespan"),
-            tuple(found.get("tables") or ()),
+            (*(found.get("tables") or ()), *(found.get("address_tables") or ())),
             node if isinstance(node, str) else None,
             bool(found.get("absent")),
         )

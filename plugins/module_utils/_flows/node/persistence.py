@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ..._dataplane.journal import is_state
+from ..._dataplane.journal import check_release, is_state
 from ..._dataplane.node_spec import NodeState
 from ..._linux import files
 from ..._linux.host import bundle, link_managers, node_pod, systemd
@@ -179,8 +179,14 @@ def load_json(path: str) -> dict[str, t.Any] | None:
 
 
 def load_state(fabric: str, candidate: bool = False) -> NodeState | None:
-    """The confirmed state, or the one that waits for its confirmation; None when there is none or it cannot be read as ours."""
-    found = load_json(candidate_path(fabric) if candidate else state_path(fabric))
+    """The confirmed state, or the one that waits for its confirmation; None when there is none or it cannot be read as ours.
+
+    Raises ValueRefused ``state_of_later_release``.
+    """
+    path = candidate_path(fabric) if candidate else state_path(fabric)
+    found = load_json(path)
+    if found is not None:
+        check_release(found, fabric, path)
     if found is None or not is_state(found, fabric):
         return None
     try:

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
+
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import NodeState
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node import persistence
 from ansible_collections.multicluster.network.plugins.module_utils._linux import files
+from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
 STATE = NodeState.of_json(
     {
@@ -45,6 +49,34 @@ def converge(state, others=()):
     if todo.changed:
         persistence.apply("f", desired, todo)
     return todo
+
+
+def test_a_state_of_a_later_release_is_refused(host):
+    """Taken for none it would be written anew, and what only that release made would be forgotten."""
+    converge(STATE)
+    path = pathlib.Path(persistence.state_path("f"))
+    path.write_text(json.dumps(dict(STATE.to_json(), format=2)))
+    with pytest.raises(ValueRefused, match="written by a later release: its format is 2, this one reads 1") as found:
+        persistence.load_state("f")
+    assert found.value.reason == "state_of_later_release" and str(path) in found.value.message
+    for text in (
+        {"format": 2},
+        {"format": 2, "fabric": "g"},
+        {"format": "2", "fabric": "f"},
+        {"format": True, "fabric": "f"},
+    ):
+        path.write_text(json.dumps(text))
+        assert persistence.load_state("f") is None
+
+
+def test_a_former_release_reads_what_it_knows(host):
+    """Tables that decide before routes have a key of their own: releases before them refused a state with one among its tables."""
+    early, late = {"name": "a-nat", "before_routes": True}, {"name": "b"}
+    state = STATE._replace(tables=(early, late))
+    kept = state.to_json()
+    assert kept["tables"] == [late] and kept["address_tables"] == [early]
+    assert NodeState.of_json(kept).tables == (late, early)
+    assert NodeState.of_json(dict(kept, tables=[late, early], address_tables=[])).tables == (late, early)
 
 
 def test_create_again_change_remove(host):
