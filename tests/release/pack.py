@@ -64,7 +64,7 @@ def bill(archive: bytes, requirements: list[str], epoch: int) -> str:
     """The bill of materials as CycloneDX: the collection with its licence and checksum, and the packages that it runs with."""
     import datetime
 
-    from cyclonedx.factory.license import LicenseFactory
+    from cyclonedx.contrib.license.factories import LicenseFactory
     from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.bom import Bom, BomMetaData
     from cyclonedx.model.component import Component, ComponentType

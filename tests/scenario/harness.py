@@ -38,7 +38,8 @@ class Run:
         return {host: row["changed"] for host, row in self.recap.items() if row["changed"]}
 
     def ok(self):
-        assert self.rc == 0, self.out[-6000:]
+        failures = "\n".join(line for line in self.out.splitlines() if line.startswith(("fatal:", "failed:")))
+        assert self.rc == 0, f"{failures[:6000]}\n{self.out[-6000:]}"
         assert self.recap, "the playbook matched no host:\n" + self.out[-3000:]
         return self
 
