@@ -4,7 +4,7 @@
 """Two revisions of the collection over one lab: an upgrade, the way back, and the upgrade again, under traffic.
 
 ``tests/run upgrade FROM=REVISION TO=REVISION`` makes the two collections and names their folders. All pairs of pods of different clusters
-send 100 echoes a second from the first run of the former revision to the end, and a pod asks a mirrored Service. The tests build on each other.
+send 100 echoes a second together, from the first run of the former revision to the end, and a pod asks a mirrored Service. The tests build on each other.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def test_the_former_revision_joins_the_clusters(fabric, former):
     assert only(fabric, url, {"fluentd-a", "fluentd-b"}) == {"fluentd-a", "fluentd-b"}
     STATE["streams"] = {
         (row["source"], row["address"]): STATE["stack"].enter_context(
-            fabric.pinging(row["source"], row["address"], inside="pod-exec", every=0.01)
+            fabric.pinging(row["source"], row["address"], inside="pod-exec", every=0.08)
         )
         for row in fabric.all_reach()
         if row["cross"]
@@ -178,7 +178,7 @@ def test_no_echo_and_no_request_was_lost(fabric):
     fabric.ran(text.strip())
     counts = {pair: (echoes.sent, echoes.lost) for pair, echoes in STATE["streams"].items()}
     fabric.ran(f"echoes: {sum(sent for sent, lost in counts.values())} sent, {counts}")
-    assert all(sent > 1000 for sent, lost in counts.values())
+    assert all(sent > 500 for sent, lost in counts.values())
     assert not {pair: count for pair, count in counts.items() if count[1]}
     asked, lost = (int(part.split()[0]) for part in text.strip().splitlines()[-1].split(", "))
     assert asked > 100 and lost == 0, text

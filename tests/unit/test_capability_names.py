@@ -301,12 +301,3 @@ def test_the_event_source_refuses_a_former_name(args, said):
 
     with pytest.raises(ValueError, match=said):
         source_plugin().watched(args)
-
-
-def test_the_guide_on_upgrading_has_the_table():
-    text = (ROOT / "docs" / "docsite" / "rst" / "guide_upgrade.rst").read_text("utf-8")
-    for old, new in {
-        **FORMER["capabilities"],
-        **{old + "*": new + "*" for old, new in FORMER["prefixes"].items()},
-    }.items():
-        assert any(f"``{old}``" in line and f"``{new}``" in line for line in text.splitlines()), (old, new)

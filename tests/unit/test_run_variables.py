@@ -267,6 +267,6 @@ def test_guides_name_variables_that_exist(page):
         for word in re.findall(r"(?<![\w/.-])[a-z]+_[a-z0-9_]+(?![\w/-])", page.read_text("utf-8"))
         if word.startswith(PREFIXES)
     }
-    known = KNOWN.names | PLUGINS | IN_GUIDES | (set(KNOWN.former) if page.name == "guide_upgrade.rst" else set())
+    known = KNOWN.names | PLUGINS | IN_GUIDES
     unknown = {word for word in said if word not in known and not word.endswith("_")}
     assert not unknown, "nothing knows these variables"
