@@ -18,7 +18,7 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.known_variabl
     role_options,
     run_variables,
 )
-from test_mistakes import GOOD
+from mistakes_table import GOOD
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE, KNOWN = run_variables(), known_variables()
