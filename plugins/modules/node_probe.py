@@ -152,7 +152,9 @@ host_pings:
   returned: success
   sample: [{source: 10.66.23.31, target: 10.4.7.10, node: gcp-node-1, ok: true, milliseconds: 0.9, size: null, full: null}]
 host_sources:
-  description: The versions of IP of which the mesh gives packets of the host itself an address that other clusters accept.
+  description: >-
+    The versions of IP of which the mesh gives packets of the host itself an address that other clusters accept, or should, since the node
+    holds one in its pod ranges.
   type: list
   elements: int
   returned: success

@@ -6,13 +6,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.constants import NODE_SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node.tables import request as table_request
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.exported_nodes import parted
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import kept_table
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
+from ansible_collections.multicluster.network.plugins.module_utils._values.exported_ranges import ExportedRanges
 from test_exported_addresses import MAPPING, SOURCES, asked, sources
 from test_kept_addresses import NAME, PLUGIN, seen, topology, way_fixture  # noqa: F401 pylint: disable=unused-import
 from test_transaction import Host, wish
@@ -38,14 +42,16 @@ def host_fixture(way):
     return pod, node, remote
 
 
-def fabric(nodes=None, pairs=None, own=("10.2.0.0/16", "fd02::/64")):
-    """The topology of a cluster of which other clusters reach nodes, or do not where ``nodes`` is empty."""
+def fabric(nodes=None, pairs=None, own=("10.2.0.0/16", "fd02::/64"), former=()):
+    """The topology of a cluster of which other clusters reach nodes, or do not where ``nodes`` is empty. former: mappings of before."""
     found = topology("10.2.0.0/16", "fd02::/64", own=list(own))
     ranges = NODES if nodes is None else nodes
-    if ranges or pairs:
-        found["clusters"]["aws"]["exported_pod_cidrs"] = {"pairs": dict(pairs or {}), "former": [], "nodes": ranges}
-    if ranges:
-        found["nodes"]["a"]["exported_addresses"] = dict(zip(OWN, SEEN))
+    mapping = ExportedRanges(pairs, nodes=ranges, former_nodes=former)
+    if mapping:
+        found["clusters"]["aws"]["exported_pod_cidrs"] = mapping.to_json()
+        addresses = {text: mapping.node_addresses(text) for text in OWN}
+        present, earlier = parted({own: seen for own, seen in addresses.items() if seen}, mapping)
+        found["nodes"]["a"].update(exported_addresses=present, former_addresses=earlier)
     return found
 
 
@@ -74,6 +80,80 @@ def test_a_host_is_seen_and_reached_at_its_exported_address(host, pairs):
     assert seen(pod, remote, "10.4.0.5", 4002) == pods[0] and seen(pod, remote, "fd04::5", 4003) == pods[1]
     assert asked(pod, remote, pods[0], 4102) == "10.4.0.5"
     assert sources(remote) == {SEEN[0], pods[0]}
+
+
+#: Answers each line of a connection with the source that it sees.
+LINES = """
+import socket, threading
+def serve(one, source):
+    while one.recv(1):
+        one.sendall(source[0].encode())
+listener = socket.create_server(("0.0.0.0", 4300))
+print("ready", flush=True)
+while True:
+    threading.Thread(target=serve, args=listener.accept(), daemon=True).start()
+"""
+#: One connection for as long as its standard input has lines: whether each was answered within a second.
+CONNECTED = """
+import socket, sys
+one = socket.create_connection((sys.argv[1], 4300), 5)
+one.settimeout(1)
+for line in sys.stdin:
+    try:
+        one.sendall(b".")
+        print("answered" if one.recv(20) else "ended", flush=True)
+    except OSError:
+        print("ended", flush=True)
+"""
+
+
+def test_another_mapping_of_nodes_takes_over_without_a_lost_connection(host, wait_for):
+    """guide_host_network: while a former mapping is listed its addresses are accepted; connections to them end when it goes, no others."""
+    dummy, node, remote = host
+    later = {"10.22.22.0/24": "10.204.22.0/24", "fd22::/64": "fd00:204::/64"}
+    whole = Host(node, wait_for)
+
+    def converge(**mapping):
+        given = fabric(**mapping)
+        given.update(fabric="mesh", failures=())
+        assert whole.run(wish(tables=[kept_table(MeshPlan.from_json(given), "a")]))["changed"]
+
+    converge()
+    with running(node, "python3", "-c", LINES) as server:
+        assert server.stdout.readline() == "ready\n"
+        with running(remote, "python3", "-c", CONNECTED, SEEN[0]) as before:
+            assert answered(before)
+            converge(former=[later])
+            assert answered(before) and seen(node, remote, "10.4.0.5", 4203) == SEEN[0]
+            assert asked(node, remote, "10.204.22.5", 4201) == asked(node, remote, SEEN[0], 4202) == "10.4.0.5"
+            converge(nodes=later, former=[NODES])
+            assert answered(before), "it was opened to the address of before"
+            assert asked(node, remote, SEEN[0], 4204) == "10.4.0.5" and asked(node, remote, SEEN[1], 4205) == "fd04::5"
+            assert seen(node, remote, "10.4.0.5", 4206) == "10.204.22.5"
+            assert seen(node, remote, "fd04::5", 4207) == "fd00:204::5"
+            with running(remote, "python3", "-c", CONNECTED, "10.204.22.5") as present:
+                assert answered(present)
+                converge(nodes=later)
+                assert not answered(before) and asked(node, remote, SEEN[0], 4208) == ""
+                assert answered(present), "a connection to the present address goes on"
+
+
+@contextlib.contextmanager
+def running(one, *words):
+    """A program in a node for as long as the block lasts."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(one.command(*words), stdin=pipe, stdout=pipe, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def answered(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return process.stdout.readline() == "answered\n"
 
 
 def test_a_host_without_an_exported_address_comes_from_one_of_its_pod_range(host):
@@ -120,6 +200,37 @@ def test_a_node_is_no_router_into_other_clusters(host):
     )
     remote.run("python3", "-c", "import time; time.sleep(0.3)")
     assert sources(remote) <= {"192.168.7.7"}
+
+
+def test_a_confirmed_table_without_the_rule_is_no_reason_to_call_a_host_not_carried(node, wait_for):
+    """The node reports for which families its own packets should be carried: by its table, and by an address that it holds."""
+    host = Host(node, wait_for)
+    given = fabric(nodes={}, own=["10.2.0.0/16"])
+    given.update(fabric="mesh", failures=())
+    host.run(wish(tables=[kept_table(MeshPlan.from_json(given), "a")]))
+    ask = {"pod_cidrs": ["10.2.0.0/16"], "max_pods": 1, "targets": [], "devices": ["wireguard.b"], "fabric": "mesh"}
+    ask.update(host_targets=[{"node": "b", "address": "10.5.0.9"}], tries=1, wait_seconds=0.2)
+    host.node.run("ip", "address", "add", "192.168.5.1/32", "dev", "lo")
+    assert host.node.flow("probe", ask)["host_sources"] == [], "it holds no address there"
+    host.node.run("ip", "address", "add", "10.2.1.1/24", "dev", "lo")
+    assert "fib saddr" not in host.node.run("nft", "list", "table", "inet", NAME)
+    found = host.node.flow("probe", ask)
+    assert found["host_sources"] == [4] and [ping["ok"] for ping in found["host_pings"]] == [False]
+
+
+def test_the_address_of_a_node_stays_while_the_node_holds_it(node, wait_for):
+    """guide_host_network: a lower one that comes changes nothing; when the node no longer holds it, the next one counts."""
+    host = Host(node, wait_for)
+    given = fabric(nodes={}, own=["10.2.0.0/16"])
+    given.update(fabric="mesh", failures=())
+    desired = wish(tables=[kept_table(MeshPlan.from_json(given), "a")])
+    for address, source in (("10.2.1.1", "10.2.1.1"), ("10.2.0.1", "10.2.1.1"), (None, "10.2.0.1")):
+        if address:
+            host.node.run("ip", "address", "add", address + "/32", "dev", "lo")
+        else:
+            host.node.run("ip", "address", "del", "10.2.1.1/32", "dev", "lo")
+        assert host.run(desired)["changed"] == (address != "10.2.0.1")
+        assert f"snat ip to {source}" in host.node.run("nft", "list", "table", "inet", NAME)
 
 
 def test_the_table_of_a_node_comes_and_goes_with_its_state(node, wait_for):

@@ -44,7 +44,8 @@ class NodePlan(t.NamedTuple):
     """A host of the inventory: its Node, its pod ranges, and what of it is published there.
 
     ``annotations``: what the Node has to carry, deferred values among them; ``published``: what of them it carries; ``stale``: keys for
-    clusters that the fabric does not have. ``exported_addresses``: {own address: the one at which other clusters reach it}.
+    clusters that the fabric does not have. ``exported_addresses``: {own address: the one at which other clusters reach it};
+    ``former_addresses``: {own address: those of before, which are accepted too}.
     ``own_addresses``: of its Node, in a KubeSpan mesh; None where it has no Node. ``refused``: the reason why it takes no part.
     """
 
@@ -56,6 +57,7 @@ class NodePlan(t.NamedTuple):
     stale: t.Sequence[str] = ()
     refused: str = ""  # optional
     exported_addresses: t.Mapping[str, str] = {}  # optional
+    former_addresses: t.Mapping[str, t.Sequence[str]] = {}  # optional
     pod_cidrs: t.Sequence[str] = ()
     own_addresses: t.Sequence[str] | None = None  # optional
 
@@ -66,7 +68,7 @@ class NodePlan(t.NamedTuple):
 
     def to_json(self) -> Data:
         """See the module's first lines."""
-        return _json_form(self, ("refused", "exported_addresses", "own_addresses"))
+        return _json_form(self, ("refused", "exported_addresses", "former_addresses", "own_addresses"))
 
 
 class RemotePlan(t.NamedTuple):

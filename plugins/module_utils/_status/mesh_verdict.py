@@ -67,7 +67,7 @@ def of_host(
     broken += (
         stray_lines(topology, host, probe)
         + ping_lines(probe, found, topology)
-        + host_lines(topology, row, found)
+        + host_lines(topology, host, row, found)
         + size_lines(topology, probe, found)
         + unit_lines(probe)
         + tracking_lines(probe)
@@ -266,18 +266,23 @@ def ping_lines(probe: Facts, found: Found | None = None, topology: MeshPlan | No
     return lines
 
 
-def carried(topology: MeshPlan, row: Facts, ping: Facts) -> bool:
-    """Whether the mesh carries a host's own packets of a ping's family: other clusters accept an address that they come from (translation 7)."""
-    version = 6 if ":" in ping["target"] else 4
-    return topology.spans_nodes or version in ((row.get("probe") or {}).get("host_sources") or ())
+def carried(topology: MeshPlan, host: str, row: Facts, ping: Facts) -> bool:
+    """Whether the mesh carries a host's own packets of a ping's family: other clusters accept an address that it has (translation 7).
+
+    That is one that the plan exports, or one that the node reports; what its table lacks is no reason.
+    """
+    six = ":" in ping["target"]
+    exported = topology.node(host).exported_addresses.values()
+    sources = (row.get("probe") or {}).get("host_sources") or ()
+    return topology.spans_nodes or (6 if six else 4) in sources or any((":" in one) == six for one in exported)
 
 
-def host_lines(topology: MeshPlan, row: Facts, found: Found) -> list[str]:
+def host_lines(topology: MeshPlan, host: str, row: Facts, found: Found) -> list[str]:
     """What the host itself does not reach, of what the mesh carries."""
     named = ends_named(topology, found)
     lines = []
     for ping in (row.get("probe") or {}).get("host_pings") or ():
-        if ping["ok"] or not carried(topology, row, ping):
+        if ping["ok"] or not carried(topology, host, row, ping):
             continue
         exported = topology.node(ping["node"]).exported_addresses
         target = (

@@ -22,9 +22,10 @@ WHOLE, WELL = 24, 12
 #: A matrix of more hosts than this is wider than a screen; then the worst pairs are told.
 WIDE = 12
 PAIRS = 10
-#: Of a mesh whose tunnels carry packets of pods alone.
 #: So many allowed IPs of a peer are shown.
 SHOWN_RANGES, SHOWN_HOSTS = 4, 3
+_NOT_ASKED = "hosts themselves: {0} asked nobody in other {1} (no pod and no exported address there, or no way to them)"
+#: Of a mesh whose tunnels carry packets of pods alone.
 _NOT_CARRIED = (
     "not carried: packets of {0} to other clusters (ingress controllers on the host's network, webhooks), since {1} no address in its "
     "pod range; exported_node_cidrs of the cluster gives nodes one"
@@ -69,19 +70,38 @@ def build(facts: Facts, allow_unproven: bool = False, full: bool = True) -> dict
 
 
 def hosts_line(topology: MeshPlan, found: Found) -> str:
-    """How many hosts reach other clusters themselves, and which cannot, since no other cluster would accept their address; nothing where none was asked."""
+    """How many hosts reach other clusters themselves, which cannot, since no other cluster would accept their address, and which were not asked.
+
+    Nothing where no other cluster is there.
+    """
     asked = {host: (row.get("probe") or {}).get("host_pings") or () for host, row in sorted(found.items())}
     rows = {host: pings for host, pings in asked.items() if pings}
-    lacking = [host for host, pings in rows.items() if not all(carried(topology, found[host], ping) for ping in pings)]
+    lacking = [
+        host for host, pings in rows.items() if not all(carried(topology, host, found[host], ping) for ping in pings)
+    ]
+    what = "nodes" if topology.spans_nodes else "clusters"
     lines = []
     if len(lacking) < len(rows):
         reaching = [host for host in rows if host not in lacking and all(ping["ok"] for ping in rows[host])]
-        what = "nodes" if topology.spans_nodes else "clusters"
         lines.append(f"hosts themselves: {len(reaching)} of {counted(len(rows), 'node')} reach other {what}")
+    nodes = topology.nodes
+    unasked = [
+        host
+        for host in asked
+        if host in nodes
+        and host not in rows
+        and found[host].get("probe")
+        and any(apart(topology, host, one) for one in nodes)
+    ]
+    if unasked:
+        lines.append(_NOT_ASKED.format(_some(unasked), what))
     if lacking:
-        names = ", ".join(lacking[:SHOWN_HOSTS]) + (", ..." if len(lacking) > SHOWN_HOSTS else "")
-        lines.append(_NOT_CARRIED.format(names, "it has" if len(lacking) == 1 else "they have"))
+        lines.append(_NOT_CARRIED.format(_some(lacking), "it has" if len(lacking) == 1 else "they have"))
     return "\n".join(lines)
+
+
+def _some(hosts: t.Sequence[str]) -> str:
+    return ", ".join(hosts[:SHOWN_HOSTS]) + (", ..." if len(hosts) > SHOWN_HOSTS else "")
 
 
 def targets(topology: MeshPlan, pods: t.Mapping[str, t.Sequence[str]], host: str) -> list[dict[str, str]]:

@@ -40,13 +40,21 @@ class ExportedRanges:
 
     ``pairs``: {pod range: exported range}. ``former``: mappings of before; their exported ranges are accepted too while
     they are listed; a range there may be exported as itself. ``nodes``: {node range: exported range}; a node with an own address in
-    one of them is reached at the other. Ranges in canonical CIDR form, checked already (``pair_of``).
+    one of them is reached at the other; ``former_nodes``: those of before, at which it is reached too while they are listed. Ranges in
+    canonical CIDR form, checked already (``pair_of``).
     """
 
-    __slots__ = ("_former", "_known", "_nodes", "_pairs", "_sources", "former", "nodes", "pairs")
+    __slots__ = ("_former", "_known", "_nodes", "_pairs", "_sources", "former", "former_nodes", "nodes", "pairs")
 
-    def __init__(self, pairs: Texts | None = None, former: t.Sequence[Texts] = (), nodes: Texts | None = None) -> None:
+    def __init__(
+        self,
+        pairs: Texts | None = None,
+        former: t.Sequence[Texts] = (),
+        nodes: Texts | None = None,
+        former_nodes: t.Sequence[Texts] = (),
+    ) -> None:
         self.pairs, self.former, self.nodes = dict(pairs or {}), [dict(one) for one in former], dict(nodes or {})
+        self.former_nodes = [dict(one) for one in former_nodes]
         self._nodes = [pair_of(source, target) for source, target in self.nodes.items()]
         self._pairs = [pair_of(source, target) for source, target in self.pairs.items()]
         self._former = [pair_of(source, target) for one in former for source, target in one.items()]
@@ -54,7 +62,12 @@ class ExportedRanges:
         self._known: dict[str, str] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._pairs or self._former or self._nodes)
+        return bool(self._pairs or self._former or self.of_nodes)
+
+    @property
+    def of_nodes(self) -> bool:
+        """Whether other clusters reach nodes at exported addresses, present or former ones."""
+        return bool(self._nodes or any(self.former_nodes))
 
     @property
     def of_pods(self) -> bool:
@@ -64,16 +77,28 @@ class ExportedRanges:
     def to_json(self) -> dict[str, t.Any]:
         """As plan of the mesh and nodes have it; ``ExportedRanges(**json)`` is the reverse."""
         found: dict[str, t.Any] = {"pairs": dict(self.pairs), "former": [dict(one) for one in self.former]}
-        return dict(found, nodes=dict(self.nodes)) if self.nodes else found
+        if self.of_nodes:
+            found["nodes"] = dict(self.nodes)
+        if any(self.former_nodes):
+            found["former_nodes"] = [dict(one) for one in self.former_nodes]
+        return found
 
     @property
     def exported_nodes(self) -> dict[str, str]:
-        """{what is accepted from other clusters: the node range that it means}."""
-        return {target: source for source, target in self.nodes.items()}
+        """{what is accepted from other clusters, now or because it was: the node range that it means}."""
+        return {target: source for one in (self.nodes, *self.former_nodes) for source, target in one.items()}
 
     def node_address(self, text: str) -> str | None:
         """What other clusters see of a node's own address; None where they do not see it. Raises ValueRefused for what is no address."""
         return self._moved_address(text, self._nodes)
+
+    def node_addresses(self, text: str) -> list[str]:
+        """Where other clusters reach the node with this own address: the present exported address first, then those of before."""
+        found = [
+            self._moved_address(text, [pair_of(*pair) for pair in one.items()])
+            for one in (self.nodes, *self.former_nodes)
+        ]
+        return list(dict.fromkeys(address for address in found if address is not None))
 
     @property
     def translated(self) -> PrefixSet:
@@ -110,7 +135,8 @@ class ExportedRanges:
     def own_address(self, text: str) -> str:
         """The reverse: the address that a pod or node really has."""
         version, number = address_number(text)
-        for pair in (*self._pairs, *self._former, *self._nodes):
+        former = [pair_of(*pair) for one in self.former_nodes for pair in one.items()]
+        for pair in (*self._pairs, *self._former, *self._nodes, *former):
             if version == pair.version and pair.exported[0] <= number <= pair.exported[1]:
                 return address_text(version, number - pair.shift)
         return text

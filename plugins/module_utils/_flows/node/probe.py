@@ -11,10 +11,11 @@ from ..._linux.errors import LinuxError
 from ..._linux.host import echoes, facts, pods, service_proxy, tracking
 from ..._linux.netlink import links, routes
 from ..._linux.wireguard.device import read_device
+from ..._values.prefix_sets import PrefixSet
 from ..speakers.layer2 import follow as layer2
 from . import persistence
 from .status import read_bgp, read_discovery, read_paths, read_sections, source_addresses, stray_pods
-from .tables import host_sources
+from .tables import carried_versions
 
 Data = dict[str, t.Any]
 
@@ -38,7 +39,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     tries, wait_seconds}.
 
     Returns {pods, strays, others, pings and host_pings: [{source, target, node, ok, milliseconds, size, full}] (see
-    echoes.ping_all), host_sources: versions of IP of which the host's own packets are carried, peers: [{device, public_key, endpoint,
+    echoes.ping_all), host_sources: versions of IP of which the host's own packets are carried, or should be, peers: [{device, public_key, endpoint,
     handshake_age seconds or None, allowed_ips, listen_port, source}], paths: {asked, elsewhere, more} or None, units, bgp,
     service_proxy (of service_proxy.read), tracking (of tracking.read_tracking), discovery (of read_discovery), errors: [{section, message}]}.
     With no devices, only pods are looked for. Reads and pings only.
@@ -87,7 +88,8 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     if request.get("devices"):
         result.update(_devices(request, found))
     if host_pings and request.get("fabric"):
-        result["host_sources"] = sorted(host_sources(persistence.load_state(request["fabric"])))
+        ranges = PrefixSet.of_texts(request["pod_cidrs"])
+        result["host_sources"] = carried_versions(persistence.load_state(request["fabric"]), ranges)
     return result
 
 

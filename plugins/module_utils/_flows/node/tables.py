@@ -87,6 +87,16 @@ def host_sources(state: NodeState | None) -> dict[int, str]:
     return {address.version: str(address) for address in texts}
 
 
+def carried_versions(state: NodeState | None, ranges: PrefixSet) -> list[int]:
+    """Versions of IP in which the host's own packets have, or should have, an address that other clusters accept (translation 7).
+
+    Those of the confirmed rules, and, of a node with such a table, those in which it holds an address of its pods' ``ranges``: a table
+    without the rule is a fault then, not the lack of an address.
+    """
+    given = any("node_sources" in table for table in (state.tables if state else ()))
+    return sorted({*host_sources(state), *(_node_sources(ranges, ()) if given else ())})
+
+
 def exported_by(raw: Raw) -> ExportedRanges:
     """How other clusters see pods through a table; as they are through one without a mapping."""
     return ExportedRanges(**raw.get("exported") or {})

@@ -132,7 +132,9 @@ def read_grants(given: t.Mapping[str, t.Any], fabric: str = "") -> Grants:
         one.update((option, variables.networks(option, "pod_subnet_invalid")) for option in ("pod_cidrs", "node_cidrs"))
         one[POOL] = variables.networks(POOL, "bad_cidr")
         one[MAPPING], one["former_pod_cidrs"] = read_mapping(name, variables, raw, one["pod_cidrs"], findings)
-        one[NODE_MAPPING] = read_node_mapping(name, variables, raw, one["node_cidrs"], findings)
+        one[NODE_MAPPING], one["former_node_cidrs"] = read_node_mapping(
+            name, variables, raw, one["node_cidrs"], findings
+        )
         clusters[name] = one
         if not variables.given("pod_cidrs"):
             findings.append(Finding(name, "pod_cidrs", "pod_subnet_missing", "say which ranges its pods may have"))
@@ -144,7 +146,7 @@ def read_grants(given: t.Mapping[str, t.Any], fabric: str = "") -> Grants:
     return {
         name: Grant(
             {option: one[option] for option in ("pod_cidrs", "node_cidrs")},
-            ExportedRanges(one[MAPPING], one["former_pod_cidrs"], one[NODE_MAPPING]),
+            ExportedRanges(one[MAPPING], one["former_pod_cidrs"], one[NODE_MAPPING], one["former_node_cidrs"]),
         )
         for name, one in clusters.items()
     }

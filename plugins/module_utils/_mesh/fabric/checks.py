@@ -141,10 +141,11 @@ def _cluster(name: str, raw: t.Any, others: t.Mapping[str, t.Any], findings: lis
         source: target for source, target in mapping.items() if _possible(where, MAPPING, target, findings)
     }
     cluster["former_pod_cidrs"] = former
-    nodes = read_node_mapping(where, values, given, cluster["node_cidrs"], findings)
+    nodes, former_nodes = read_node_mapping(where, values, given, cluster["node_cidrs"], findings)
     cluster["exported_node_cidrs"] = {
         source: target for source, target in nodes.items() if _possible(where, NODE_MAPPING, target, findings)
     }
+    cluster["former_node_cidrs"] = former_nodes
     return cluster
 
 

@@ -20,7 +20,7 @@ multicluster_cluster_id, mcs_namespaces
 exported_pod_cidrs, translation_pool
     {pod range: what other clusters see instead}, and from where validate proposes such ranges (translation 2).
 exported_node_cidrs
-    {node range: where other clusters reach the nodes, by the tunnels} (translation 7).
+    {node range: where other clusters reach the nodes, by the tunnels}, and former mappings (translation 7).
 endpoint_address_type, allowed_ips_source, pod_ranges, pod_ranges_limit, keep_pod_addresses, calico_ippools, key_dir, allow
     Choices of the capabilities.
 """
@@ -67,7 +67,8 @@ class Fabric(t.NamedTuple):
 
     def _exported(self, cluster: str) -> ExportedRanges | None:
         given = self.clusters[cluster]
-        found = ExportedRanges(given["exported_pod_cidrs"], given["former_pod_cidrs"], given["exported_node_cidrs"])
+        nodes = given["exported_node_cidrs"], given["former_node_cidrs"]
+        found = ExportedRanges(given["exported_pod_cidrs"], given["former_pod_cidrs"], *nodes)
         return found or None
 
     def seen_ranges(self, cluster: str) -> list[str]:

@@ -38,44 +38,46 @@ def read_mapping(
     where: str, values: Variables, raw: t.Mapping[str, t.Any], pods: t.Sequence[str], findings: list[Finding]
 ) -> tuple[Texts, list[Texts]]:
     """(exported_pod_cidrs, the mappings of before in its key ``former``), each {pod range: exported range}, of which everything holds."""
-    given = raw.get(MAPPING)
-    if not values.given(MAPPING):
-        return {}, []
-    if not isinstance(given, dict):
-        message = (
-            f"{MAPPING} maps pod ranges to what other clusters see instead, "
-            f"such as {{10.244.0.0/16: 10.201.0.0/16}}, not {quoted(given)}"
-        )
-        findings.append(Finding(where, MAPPING, "bad_type", message))
-        return {}, []
-    before = given.get(FORMER) or []
-    before = [before] if isinstance(before, dict) else before
-    if not isinstance(before, (list, tuple)) or not all(isinstance(one, dict) for one in before):
-        message = (
-            f"{FORMER} in {MAPPING} is a list of mappings as they were, such as [{{10.244.0.0/16: 10.201.0.0/16}}]"
-        )
-        findings.append(Finding(where, MAPPING, "bad_type", message))
-        before = []
-    current = {key: value for key, value in given.items() if key != FORMER}
-    now = _pairs(Finding(where, MAPPING, "bad_cidr", "pod"), current, pods, findings)
-    return now, [_pairs(Finding(where, MAPPING, "bad_cidr", "pod"), one, pods, findings, same=True) for one in before]
+    template = Finding(where, MAPPING, "bad_cidr", "pod")
+    example = ("pod ranges to what other clusters see instead", "{10.244.0.0/16: 10.201.0.0/16}")
+    return _mappings(template, example, values, raw, pods, findings)
 
 
 def read_node_mapping(
     where: str, values: Variables, raw: t.Mapping[str, t.Any], nodes: t.Sequence[str], findings: list[Finding]
-) -> Texts:
-    """exported_node_cidrs: {node range: exported range}, of which everything holds (translation 7)."""
-    given = raw.get(NODE_MAPPING)
-    if not values.given(NODE_MAPPING):
-        return {}
+) -> tuple[Texts, list[Texts]]:
+    """(exported_node_cidrs, the mappings of before in its key ``former``), each {node range: exported range} (translation 7)."""
+    template = Finding(where, NODE_MAPPING, "bad_cidr", "node")
+    example = ("node ranges to those at which other clusters reach the nodes", "{10.22.22.0/24: 10.203.22.0/24}")
+    return _mappings(template, example, values, raw, nodes, findings)
+
+
+def _mappings(
+    template: Finding,
+    example: tuple[str, str],
+    values: Variables,
+    raw: t.Mapping[str, t.Any],
+    own: t.Sequence[str],
+    findings: list[Finding],
+) -> tuple[Texts, list[Texts]]:
+    """What a variable maps, and what it mapped before. template: as of ``_pairs``. example: (what it maps, how that is written)."""
+    variable = template.variable
+    given = raw.get(variable)
+    if not values.given(variable):
+        return {}, []
     if not isinstance(given, dict):
-        message = (
-            f"{NODE_MAPPING} maps node ranges to those at which other clusters reach the nodes, "
-            f"such as {{10.22.22.0/24: 10.203.22.0/24}}, not {quoted(given)}"
-        )
-        findings.append(Finding(where, NODE_MAPPING, "bad_type", message))
-        return {}
-    return _pairs(Finding(where, NODE_MAPPING, "bad_cidr", "node"), given, nodes, findings)
+        message = f"{variable} maps {example[0]}, such as {example[1]}, not {quoted(given)}"
+        findings.append(template._replace(reason="bad_type", message=message))
+        return {}, []
+    before = given.get(FORMER) or []
+    before = [before] if isinstance(before, dict) else before
+    if not isinstance(before, (list, tuple)) or not all(isinstance(one, dict) for one in before):
+        message = f"{FORMER} in {variable} is a list of mappings as they were, such as [{example[1]}]"
+        findings.append(template._replace(reason="bad_type", message=message))
+        before = []
+    current = {key: value for key, value in given.items() if key != FORMER}
+    now = _pairs(template, current, own, findings)
+    return now, [_pairs(template, one, own, findings, same=template.message == "pod") for one in before]
 
 
 def _pairs(
@@ -120,7 +122,8 @@ def check_ranges(clusters: Clusters, fabric: str, findings: list[Finding]) -> No
     Pod ranges may overlap where no cluster sees that they do (translation 2).
     """
     mappings = {
-        name: ExportedRanges(one[MAPPING], one["former_pod_cidrs"], one[NODE_MAPPING]) for name, one in clusters.items()
+        name: ExportedRanges(one[MAPPING], one["former_pod_cidrs"], one[NODE_MAPPING], one["former_node_cidrs"])
+        for name, one in clusters.items()
     }
     labelled = [row for name in sorted(clusters) for row in _labelled(name, clusters[name], mappings[name])]
     pairs = overlapping_pairs(labelled, _may_overlap)
@@ -195,7 +198,7 @@ def _labelled(name: str, cluster: t.Mapping[str, t.Any], mapping: ExportedRanges
                 yield parse_network(part), _Label(name, variable)
     for part in PrefixSet.of_texts(mapping.accepted).cidrs():
         yield parse_network(part), _Label(name, MAPPING, seen=True)
-    for part in mapping.exported_nodes:
+    for part in PrefixSet.of_texts(mapping.exported_nodes).cidrs():
         yield parse_network(part), _Label(name, NODE_MAPPING, seen=True)
 
 

@@ -17,8 +17,8 @@ from ..._values.refused import ValueRefused
 from ..fabric.claims import label_of
 from ..fabric.node_listing import Listing
 
-#: {(cluster, node): {own address: exported address}}, of nodes that have any.
-NodeAddresses = dict[tuple[str, str], dict[str, str]]
+#: {(cluster, node): {own address: where others reach it, the present exported address first, where there is one, then former ones}}.
+NodeAddresses = dict[tuple[str, str], dict[str, list[str]]]
 _TYPE = "InternalIP"
 
 
@@ -33,12 +33,12 @@ def exported_nodes(
     found: NodeAddresses = {}
     refused: list[Refusal] = []
     for cluster, ranges in sorted(exported.items()):
-        if not ranges.nodes:
+        if not ranges.of_nodes:
             continue
         holders: dict[str, list[str]] = {}
         for name, node in sorted(read[cluster].nodes.items()):
             for own in _addresses(node):
-                if ranges.node_address(own) is not None:
+                if ranges.node_addresses(own):
                     holders.setdefault(own, []).append(name)
         for own, names in holders.items():
             if len(names) > 1:
@@ -47,9 +47,20 @@ def exported_nodes(
                 message = f"{own} is an address that load balancing hands out, no node's; other clusters do not reach {names[0]} there"
                 refused.append(Refusal(label_of(cluster, names[0]), "special_address", message))
             else:
-                seen = ranges.node_address(own)
-                found.setdefault((cluster, names[0]), {})[own] = str(seen)
+                found.setdefault((cluster, names[0]), {})[own] = ranges.node_addresses(own)
     return found, refused
+
+
+def parted(
+    addresses: t.Mapping[str, t.Sequence[str]], ranges: ExportedRanges
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Of one node: {own: its present exported address}, and {own: those of before}, each of the own addresses that have any."""
+    present = {own: ranges.node_address(own) for own in addresses}
+    former = {own: [one for one in seen if one != present[own]] for own, seen in addresses.items()}
+    return (
+        {own: seen for own, seen in present.items() if seen is not None},
+        {own: seen for own, seen in former.items() if seen},
+    )
 
 
 def _twice(cluster: str, name: str, own: str, names: t.Sequence[str]) -> Refusal:

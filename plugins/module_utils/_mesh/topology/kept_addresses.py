@@ -50,6 +50,9 @@ def kept_table(plan: MeshPlan, host: str) -> dict[str, t.Any] | None:
     versions = {parse_network(text).version for text in pairs}
     # where other clusters reach the node at an exported address, it comes from there too: policies know a node by one address
     nodes = node.exported_addresses
+    single = {host_cidr(seen): host_cidr(own_text) for own_text, seen in nodes.items()}
+    for own_text, former in node.former_addresses.items():
+        single.update((host_cidr(seen), host_cidr(own_text)) for seen in former)
     own_seen: dict[int, str] = {parse_address(seen).version: seen for seen in reversed(list(nodes.values()))}
     marked = {
         version: own_seen.get(version, NODE_SOURCE[version])
@@ -59,7 +62,7 @@ def kept_table(plan: MeshPlan, host: str) -> dict[str, t.Any] | None:
     table: dict[str, t.Any] = {
         "name": f"multicluster-network-{plan.fabric}-nat",
         "family": "inet",
-        "chains": [_outgoing(f"oifname {names}", pairs, marked), *_translating(names, exported, nodes)],
+        "chains": [_outgoing(f"oifname {names}", pairs, marked), *_translating(names, exported, single)],
         "before_routes": True,
         "optional": not (keep["required"] or exported),
         "sources": [text for version in _FAMILIES for text in sources[version]],
@@ -88,19 +91,18 @@ def _outgoing(where: str, pairs: t.Mapping[str, str], marked: t.Mapping[int, str
     return _chain("postrouting", "nat", "postrouting", "srcnat - 1", rules)
 
 
-def _translating(names: str, exported: ExportedRanges, nodes: t.Mapping[str, str]) -> t.Iterator[dict[str, t.Any]]:
+def _translating(names: str, exported: ExportedRanges, single: t.Mapping[str, str]) -> t.Iterator[dict[str, t.Any]]:
     """What comes from other clusters, and what nothing translates: it is dropped at the device in both directions.
 
-    ``nodes``: {own: exported} addresses of this node alone. Those of others are not passed on, since they would leave in the clear.
+    ``single``: {exported: own} addresses of this node alone, those of before too. Those of others are not passed on, since they would leave in the clear.
 
     Packets without a connection, or of one that is not translated, pass all rules of NAT.
     """
     if not exported:
         return
     came = f"iifname {names}"
-    single = {host_cidr(seen): host_cidr(own) for own, seen in nodes.items()}
     accepted = {**exported.accepted, **single}
-    hidden = exported.hidden | PrefixSet.of_texts(exported.nodes)
+    hidden = exported.hidden | PrefixSet.of_texts(exported.exported_nodes.values())
     rules = [f"{came} dnat {family} prefix to {family} daddr map {found}" for family, found in _maps(accepted)]
     yield _chain("prerouting", "nat", "prerouting", "dstnat - 1", rules)
     rows = [f"{came} {family} daddr {found} drop" for family, found in _sets(hidden)]

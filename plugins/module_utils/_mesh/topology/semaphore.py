@@ -27,7 +27,7 @@ from ..fabric.pod_ranges import NODE, NodeRanges, Ranges, read_clusters
 from ..semaphore.annotations import PATTERNS, announces, chosen_endpoint, cluster_of_key, endpoint, key_of
 from ..semaphore.device import KEEPALIVE, announced_ports, written_port
 from ..semaphore.peers import pod_cidrs_of
-from .exported_nodes import NodeAddresses, exported_nodes
+from .exported_nodes import NodeAddresses, exported_nodes, parted
 
 _TRANSLATED = (
     "it runs upstream semaphore-wireguard, which takes pod ranges of {0} from spec.podCIDR, and other clusters see {1} of {0} at "
@@ -84,8 +84,9 @@ def plan_semaphore_mesh(
     for host, node in nodes.items():
         found = ranges.get((node.cluster, node.node_name))
         own_ranges = [*found.cidrs, *map(str, found.borrowed or ())] if isinstance(found, Pods) else []
-        seen_at = addresses.get((node.cluster, node.node_name)) or {}
-        nodes[host] = node._replace(exported_addresses=seen_at, pod_cidrs=own_ranges)
+        seen_at = addresses.get((node.cluster, node.node_name))
+        present, former = parted(seen_at, exported[node.cluster]) if seen_at else ({}, {})
+        nodes[host] = node._replace(exported_addresses=present, former_addresses=former, pod_cidrs=own_ranges)
     clusters: dict[str, ClusterPlan] = {}
     granted, balanced = _node_ranges(fabric), PrefixSet.of_texts(fabric.balanced())
     for local in sorted(fabric.clusters):
@@ -430,7 +431,8 @@ class _View:
                 granted = self._pods[claim.cluster].cidrs()
                 raise ValueRefused("outside_grant", outside_grant(str(network), claim.cluster, granted))
         nodes = self._addresses.get((claim.cluster, claim.node), {}) if managed else {}
-        networks = (*exported.accepted_networks(claim.networks), *map(parse_network, map(host_cidr, nodes.values())))
+        addresses = [parse_network(host_cidr(address)) for seen in nodes.values() for address in seen]
+        networks = (*exported.accepted_networks(claim.networks), *addresses)
         borrowed = tuple(exported.accepted_networks(claim.borrowed))
         peer = claim.peer._replace(allowed_ips=(*map(str, networks), *map(str, borrowed)))
         return claim._replace(peer=peer, networks=networks, borrowed=borrowed)

@@ -174,6 +174,26 @@ def test_nodes_are_reached_at_exported_addresses() -> None:
     assert alone["refused"] and alone["refused"][0]["reason"] == "outside_grant", "10.244.1.0/24 is in no grant then"
 
 
+def test_nodes_are_accepted_at_former_addresses_while_they_are_listed() -> None:
+    """What is written into clusters, and from where a node comes, is the present one; with former ones alone it comes from its pod range."""
+    former = {"former": [{"10.22.22.0/24": "10.204.22.0/24"}]}
+    topology = hosts(exported_node_cidrs={**NODES, **former})
+    assert topology["refused"] == []
+    assert peers_of(topology)[0]["allowed_ips"] == ["10.202.1.0/24", "10.203.22.27/32", "10.204.22.27/32"]
+    assert node_part(topology, "aws-1")["devices"][0]["routes"] == ["10.202.0.0/16", "10.203.22.0/24", "10.204.22.0/24"]
+    assert topology["nodes"]["gcp-1"]["exported_addresses"] == {"10.22.22.27": "10.203.22.27"}
+    assert topology["nodes"]["gcp-1"]["former_addresses"] == {"10.22.22.27": ["10.204.22.27"]}
+    rules = rules_of(topology)
+    assert "10.203.22.27/32 : 10.22.22.27/32, 10.204.22.27/32 : 10.22.22.27/32" in rules["prerouting"][0]
+    assert rules["not_translated"][0].endswith("{ 10.202.0.0/16, 10.203.22.0/24, 10.204.22.0/24 } drop")
+    assert rules["postrouting"][-1].endswith("snat ip to 10.203.22.27")
+    alone = hosts(exported_node_cidrs=former)
+    assert "exported_addresses" not in alone["nodes"]["gcp-1"]
+    assert peers_of(alone)[0]["allowed_ips"] == ["10.202.1.0/24", "10.204.22.27/32"]
+    assert "10.204.22.27" not in rules_of(alone)["postrouting"][-1], "it comes from an address of its pod range"
+    assert "10.22.22.0/24" in rules_of(alone)["hidden_in"][0]
+
+
 def test_an_address_that_two_nodes_claim_is_neithers() -> None:
     """A kubelet may write any address into its Node: what it claims of another node's takes the tunnels of neither away."""
     topology = hosts(managed("10.244.9.0/24", name="twin"))
@@ -214,10 +234,15 @@ def test_a_node_that_another_program_runs_is_not_reached_there() -> None:
     assert found == {"gcp-1": ["10.4.1.0/24", "10.203.22.27/32"], "upstream": ["10.4.9.0/24"]}
 
 
-def test_the_table_of_a_node_has_its_own_address_alone() -> None:
-    table = kept_table(MeshPlan.from_json(hosts()), "gcp-1")
+def rules_of(topology: t.Any) -> dict[str, list[str]]:
+    """{chain: rules} of the table of gcp-1."""
+    table = kept_table(MeshPlan.from_json(topology), "gcp-1")
     assert table is not None
-    rules = {chain["name"]: chain["rules"] for chain in table["chains"]}
+    return {chain["name"]: chain["rules"] for chain in table["chains"]}
+
+
+def test_the_table_of_a_node_has_its_own_address_alone() -> None:
+    rules = rules_of(hosts())
     came = 'iifname { "wireguard.aws" }'
     assert rules["prerouting"] == [
         f"{came} dnat ip prefix to ip daddr map {{ 10.202.0.0/16 : 10.244.0.0/16, 10.203.22.27/32 : 10.22.22.27/32 }}"
@@ -225,4 +250,5 @@ def test_the_table_of_a_node_has_its_own_address_alone() -> None:
     assert rules["hidden_in"] == [f"{came} ip daddr {{ 10.22.22.0/24, 10.244.0.0/16 }} drop"]
     assert rules["not_translated"] == [f"{came} ip daddr {{ 10.202.0.0/16, 10.203.22.0/24 }} drop"]
     assert rules["postrouting"][-1].endswith("fib saddr type local snat ip to 10.203.22.27")
-    assert table["exported"]["nodes"] == NODES
+    table = kept_table(MeshPlan.from_json(hosts()), "gcp-1")
+    assert table is not None and table["exported"]["nodes"] == NODES

@@ -215,11 +215,17 @@ def test_preflight_knows_that_a_hosts_own_pods_are_no_other_clusters() -> None:
         ({"10.1.1.0/24": "10.1.2.0/24"}, "range_overlap"),  # nodes of the other
         ({"10.1.1.0/24": "10.96.5.0/24"}, "range_overlap"),  # Services
         ("10.203.23.0/24", "bad_type"),
+        ({"10.1.1.0/24": "10.203.23.0/24", "former": [{"10.1.1.0/24": "10.204.23.0/24"}]}, None),
+        ({"10.1.1.0/24": "10.203.23.0/24", "former": {"10.1.1.0/24": "10.204.23.0/24"}}, None),
+        ({"10.1.1.0/24": "10.203.23.0/24", "former": [{"10.1.1.0/24": "10.1.1.0/24"}]}, "bad_cidr"),
+        ({"10.1.1.0/24": "10.203.23.0/24", "former": [{"10.1.1.0/24": "10.202.5.0/24"}]}, "pod_subnet_overlap"),
+        ({"10.1.1.0/24": "10.203.23.0/24", "former": "10.204.23.0/24"}, "bad_type"),
     ],
 )
 def test_exported_node_ranges_are_free_and_of_the_same_length(mapping, reason):
     found, rows = load_fabric(fabric(a={"exported_node_cidrs": mapping}))
     assert {row.reason for row in errors(rows)} == ({reason} if reason else set()), rows
     if reason is None:
-        assert found.seen_ranges("a")[-1] == next(iter(mapping.values()))
+        assert next(iter(mapping.values())) in found.seen_ranges("a")
+        assert ("10.204.23.0/24" in found.seen_ranges("a")) == ("former" in mapping)
         assert found.exported()["a"].node_address("10.1.1.31") == "10.203.23.31"

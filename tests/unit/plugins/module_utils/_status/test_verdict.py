@@ -430,12 +430,18 @@ def test_hosts_that_reach_other_clusters_are_counted_and_those_that_cannot_are_n
 
         return judged(change)
 
-    assert "hosts themselves" not in judged()["text"], "no host was asked"
+    def single(facts):
+        for about in facts["mesh"]["nodes"].values():
+            about["cluster"] = "aws"
+
+    none = "hosts themselves: aws-1, aws-2, gcp-1, ... asked nobody in other clusters"
+    assert none in judged()["text"] and "hosts themselves" not in judged(single)["text"]
     built = asked([4], host_ping())
     assert "hosts themselves: 1 of 1 node reach other clusters" in built["text"] and built["verdict"] == PROVEN
     built = asked([], host_ping(ok=False))
     assert "not carried: packets of aws-1 to other clusters" in built["text"] and built["verdict"] == PROVEN
-    assert "exported_node_cidrs" in built["text"] and "hosts themselves" not in built["text"]
+    assert "exported_node_cidrs" in built["text"] and "reach other" not in built["text"]
+    assert "hosts themselves: aws-2, gcp-1, gcp-2 asked nobody" in built["text"]
     built = asked([4], host_ping(ok=False))
     assert built["verdict"] == BROKEN and "hosts themselves: 0 of 1 node" in built["text"]
     (line,) = [text for text in built["problems"] if "host itself" in text]
@@ -443,6 +449,17 @@ def test_hosts_that_reach_other_clusters_are_counted_and_those_that_cannot_are_n
     # of the other family it has none
     built = asked([4], host_ping(), host_ping(ok=False, target="fd04::10"))
     assert "not carried: packets of aws-1" in built["text"] and built["verdict"] == PROVEN
+
+
+def test_a_host_with_an_address_in_the_plan_is_carried_though_its_table_has_none():
+    """What the node's table lacks is no reason to call a lost ping not carried."""
+
+    def change(facts):
+        facts["mesh"]["nodes"]["aws-1"]["exported_addresses"] = {"10.66.23.31": "10.203.23.31"}
+        probe(facts).update(host_pings=[host_ping(ok=False)], host_sources=[])
+
+    built = judged(change)
+    assert built["verdict"] == BROKEN and "not carried" not in built["text"]
 
 
 def test_a_host_that_does_not_reach_a_nodes_exported_address_is_named():
