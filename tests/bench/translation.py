@@ -5,10 +5,11 @@
 """What translation of pod addresses costs: two pods through a tunnel, translated on both nodes and not, with the same connection tracking.
 
 Run by `tests/run bench translation`, with the kernel's WireGuard: in the virtual machine of `tests/run kernel_vm` where this machine's kernel has
-none. `--tunnel wireguard-go` and `--tunnel veth` measure here with another tunnel. Each of the three cases has nodes, pods and a tunnel of its own.
-They are measured for a short time one after the other, in an order that changes from round to round, so that whatever else the machine does meets
-all of them. Where throughput or connections with translation are below 0.9 of those without, both by the ratio of medians and by the median of the rounds'
-ratios, the bench fails.
+none. `--tunnel wireguard-go` and `--tunnel veth` measure here with another tunnel. Each case has nodes, pods and a tunnel of its own. They are measured
+for a short time one after the other, in an order that changes from round to round, so that whatever else the machine does meets all of them.
+Other work slows a round and speeds none up, so the rounds that are quicker than nine tenths are compared: where throughput or connections of a
+case are below 0.9 of those without a table of the mesh there, the bench fails. All cases have the connection tracking and the NAT that a node of
+Kubernetes has by its kube-proxy and its network plugin; a fourth one, without that NAT, shows what the NAT of these costs.
 """
 
 from __future__ import annotations
@@ -24,15 +25,24 @@ PACKAGE = "ansible_collections.multicluster.network.plugins.module_utils."
 #: Least of throughput and connections compared with the case without a table (translation 6).
 BOUND = 0.9
 TRACKED, KEPT, TRANSLATED = "not translated", "kept (keep_pod_addresses)", "translated"
-CASES = (TRACKED, KEPT, TRANSLATED)
+BARE = "not translated, and no NAT of others"
+CASES = (TRACKED, KEPT, TRANSLATED, BARE)
 #: By side: real and exported pod range, address of the pod, as others see it.
 SIDES = {
     "a": ("10.2.0.0/16", "10.201.0.0/16", "10.2.0.5", "10.201.0.5"),
     "b": ("10.4.0.0/16", "10.204.0.0/16", "10.4.0.5", "10.204.0.5"),
 }
 OTHER = {"a": "b", "b": "a"}
-#: What every CNI has, so that connections are tracked in all three cases.
+#: What every CNI has, so that connections are tracked in all cases.
 TRACKING = "table inet tracking { chain in { type filter hook prerouting priority 0; ct state new accept; }; }"
+#: What kube-proxy and a network plugin have, of other connections than those that are measured.
+OTHERS = """
+table ip others {
+  chain services { type nat hook prerouting priority dstnat; ip daddr 10.96.0.0/12 counter; }
+  chain own { type nat hook output priority -100; ip daddr 10.96.0.0/12 counter; }
+  chain leaving { type nat hook postrouting priority srcnat; ip saddr 172.31.0.0/16 masquerade; }
+}
+"""
 
 APPLY = f"""
 import importlib, json, sys
@@ -247,8 +257,8 @@ class Pods:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tunnel", choices=("auto", "wireguard", "wireguard-go", "veth"), default="auto")
-    parser.add_argument("--rounds", type=int, default=21)
-    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--rounds", type=int, default=101)
+    parser.add_argument("--seconds", type=float, default=0.1)
     options = parser.parse_args()
     known = tunnel_kinds()
     kind = known[0] if options.tunnel == "auto" else options.tunnel
@@ -257,8 +267,11 @@ def main():
     pods = {}
     for tag, case in enumerate(CASES):
         build(kind, str(tag))
-        for side in SIDES if case != TRACKED else ():
-            table(side, case, str(tag))
+        for side in SIDES:
+            if case != BARE:
+                inside(f"n{side}{tag}", "nft", "-f", "-", stdin=OTHERS)
+            if case in (KEPT, TRANSLATED):
+                table(side, case, str(tag))
         pods[case] = Pods(case, str(tag))
     found = {(case, name): [] for case in CASES for name, unused in MEASURES}
     words = {
@@ -273,7 +286,7 @@ def main():
     try:
         for number in range(-1, options.rounds):  # the first one warms up
             for name, unused in MEASURES:
-                for case in CASES[number % 3 :] + CASES[: number % 3]:
+                for case in CASES[number % len(CASES) :] + CASES[: number % len(CASES)]:
                     value = pods[case].measure(name, options.seconds)
                     if number >= 0:
                         found[case, name].append(value)
@@ -283,22 +296,28 @@ def main():
     report(found)
 
 
+def quickest(rows, name):
+    """The value that nine tenths of the rounds do not reach."""
+    return statistics.quantiles(rows, n=10)[0 if name == "latency" else -1]
+
+
 def report(found):
     low = []
-    print("\n| what | case | median | ratio of medians | ratio of each round, median (quartiles) |")
-    print("|---|---|---|---|---|")
+    print(
+        "\n| what | case | median | quickest tenth | ratio of these | ratio of medians | of each round, median (quartiles) |"
+    )
+    print("|---|---|---|---|---|---|---|")
     for name, unit in MEASURES:
         base = found[TRACKED, name]
         for case in CASES:
             rows = found[case, name]
-            ratio = statistics.median(rows) / statistics.median(base)
+            median, best = statistics.median(rows), quickest(rows, name)
+            ratio, whole = best / quickest(base, name), median / statistics.median(base)
             first, middle, third = statistics.quantiles([one / other for one, other in zip(rows, base)], n=4)
-            row = "| {0} | {1} | {2:.1f} {3} | {4:.3f} | {5:.3f} ({6:.3f} to {7:.3f}) |"
-            print(
-                row.format(TITLES[name], case, statistics.median(rows), unit, ratio, middle, first, third), flush=True
-            )
-            if name != "latency" and max(ratio, middle) < BOUND:
-                low.append(f"{TITLES[name]}, {case}: {ratio:.3f} and {middle:.3f}")
+            row = f"| {TITLES[name]} | {case} | {median:.1f} {unit} | {best:.1f} | {ratio:.3f} | {whole:.3f}"
+            print(f"{row} | {middle:.3f} ({first:.3f} to {third:.3f}) |", flush=True)
+            if name != "latency" and ratio < BOUND:
+                low.append(f"{TITLES[name]}, {case}: {ratio:.3f}")
     if low:
         raise SystemExit(f"below {BOUND}: {'; '.join(low)}")
 
