@@ -7,9 +7,9 @@
 Run by `tests/run bench translation`, with the kernel's WireGuard: in the virtual machine of `tests/run kernel_vm` where this machine's kernel has
 none. `--tunnel wireguard-go` and `--tunnel veth` measure here with another tunnel. Each case has nodes, pods and a tunnel of its own. They are measured
 for a short time one after the other, in an order that changes from round to round, so that whatever else the machine does meets all of them.
-Other work slows a round and speeds none up, so the rounds that are quicker than nine tenths are compared: where throughput or connections of a
-case are below 0.9 of those without a table of the mesh there, the bench fails. All cases have the connection tracking and the NAT that a node of
-Kubernetes has by its kube-proxy and its network plugin; a fourth one, without that NAT, shows what the NAT of these costs.
+Other work slows a round and speeds none up, so what nine tenths of the rounds do not reach is compared, next to the medians: where throughput or
+connections of a case are below 0.9 of those without a table of the mesh by both, the bench fails. All cases have the connection tracking and the
+NAT that a node of Kubernetes has by its kube-proxy and its network plugin; a fourth one, without that NAT, shows what the NAT of these costs.
 """
 
 from __future__ import annotations
@@ -286,8 +286,10 @@ def main():
     try:
         for number in range(-1, options.rounds):  # the first one warms up
             for name, unused in MEASURES:
+                # a stream of a moment meets other work or does not; a longer one meets its part of it
+                seconds = options.seconds * (4 if name == "stream" else 1)
                 for case in CASES[number % len(CASES) :] + CASES[: number % len(CASES)]:
-                    value = pods[case].measure(name, options.seconds)
+                    value = pods[case].measure(name, seconds)
                     if number >= 0:
                         found[case, name].append(value)
     finally:
@@ -316,8 +318,8 @@ def report(found):
             first, middle, third = statistics.quantiles([one / other for one, other in zip(rows, base)], n=4)
             row = f"| {TITLES[name]} | {case} | {median:.1f} {unit} | {best:.1f} | {ratio:.3f} | {whole:.3f}"
             print(f"{row} | {middle:.3f} ({first:.3f} to {third:.3f}) |", flush=True)
-            if name != "latency" and ratio < BOUND:
-                low.append(f"{TITLES[name]}, {case}: {ratio:.3f}")
+            if name != "latency" and max(ratio, whole) < BOUND:
+                low.append(f"{TITLES[name]}, {case}: {ratio:.3f} and {whole:.3f}")
     if low:
         raise SystemExit(f"below {BOUND}: {'; '.join(low)}")
 
