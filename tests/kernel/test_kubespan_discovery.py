@@ -28,7 +28,19 @@ pytestmark = pytest.mark.this_machine("the packages of gRPC")
 DOUBLE = pathlib.Path(__file__).parents[1] / "doubles" / "discovery_service" / "server.py"
 #: A service of others, which is called with the address to listen on.
 PROGRAM = os.environ.get("DISCOVERY_SERVICE")
+#: A client of others: it joins as the affiliate that it reads and prints a line of JSON for each of the others that it sees.
+CLIENT = os.environ.get("DISCOVERY_CLIENT")
 FOLDER = "/var/lib/multicluster-network/mesh"
+
+
+#: A program with a clock that moves while it runs.
+MOVED = """
+import pathlib, runpy, sys, time
+ahead, real = pathlib.Path(sys.argv[1]), time.time
+time.time = lambda: real() + float(ahead.read_text())
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 class Joined(Site):
@@ -85,9 +97,11 @@ class Joined(Site):
         spare.write_text(json.dumps(orders), "utf-8")
         spare.rename(self.control)
 
-    def watch(self, name):
+    def watch(self, name, clock=None):
+        """The watcher of a node. clock: a file with the seconds by which its clock is ahead."""
         (code,) = self.nodes[name].run("sh", "-c", "ls /usr/local/lib/multicluster-network/mesh/*.pyz").split()
-        return self.start(name, "/usr/bin/python3", "-B", code, "watch", "mesh")
+        moved = ["-c", MOVED, str(clock)] if clock else []
+        return self.start(name, "/usr/bin/python3", "-B", *moved, code, "watch", "mesh")
 
     def stop(self, process):
         process.send_signal(signal.SIGTERM)
@@ -189,6 +203,26 @@ def test_two_hosts_meet_only_through_the_service_and_part(joined, wait_for):
     assert left == ["kubespan-identity.json", "kubespan.key"]
 
 
+def test_a_first_join_that_is_taken_back_takes_its_record_along(joined, wait_for):
+    """Without it others would try to reach a node that never joined, until the record expires."""
+    joined.serve()
+    joined.run("b")
+    joined.watch("b")
+    over = ["sh", "-c", f"test -e {FOLDER}/transaction.json || echo over"]
+    joined.run("a", rollback_seconds=5 * SLOW)
+    assert wait_for(lambda: joined.peers("b"), 20 * SLOW), "it was announced"
+    assert wait_for(lambda: joined.nodes["a"].run(*over), 60 * SLOW)
+    assert wait_for(lambda: not joined.peers("b"), 20 * SLOW)
+    # a change that is taken back keeps the record that was there before
+    joined.run("a")
+    assert wait_for(lambda: joined.peers("b"), 20 * SLOW)
+    changed = dict(joined.wants["a"]["kubespan"], config={"mtu": 1300})
+    joined.run("a", rollback_seconds=5 * SLOW, kubespan=changed)
+    assert wait_for(lambda: joined.nodes["a"].run(*over), 60 * SLOW)
+    time.sleep(2)
+    assert joined.peers("b")
+
+
 def test_a_wrong_secret_reads_nothing_and_is_reported(joined, wait_for):
     joined.serve()
     joined.run("b")
@@ -242,6 +276,92 @@ def test_a_stolen_id_and_records_that_expired_are_announced_again(joined, wait_f
     joined.order(skew=3600)
     assert wait_for(lambda: not joined.peers("a") or not joined.peers("b"), 40 * SLOW)
     assert wait_for(lambda: joined.peers("a") == mine and joined.peers("b"), 90 * SLOW)
+
+
+def test_an_hour_without_the_service_by_every_clock(joined, wait_for, tmp_path):
+    """Peers stay for as long as it is away, and when it is back, with a clock that moved as well and records that expired, nothing flaps."""
+    if PROGRAM:
+        pytest.skip("needs the double's clock")
+    clock = tmp_path / "ahead"
+    clock.write_text("0", "utf-8")
+    joined.serve()
+    for name in "ab":
+        joined.run(name)
+        joined.watch(name, clock)
+    assert wait_for(lambda: joined.peers("a") and joined.peers("b"), 60 * SLOW)
+    mine = {name: joined.peers(name) for name in "ab"}
+    joined.order(refuse=True, drop=True)
+    for name in "ab":
+        assert wait_for(lambda name=name: joined.shown(name)["discovery"]["state"] == "away", 60 * SLOW)
+    clock.write_text("3700", "utf-8")
+    later = time.time() + 3600
+    for name in "ab":  # it has looked at its members since
+        assert wait_for(lambda name=name: joined.shown(name)["at"] >= later, 60 * SLOW), joined.shown(name)
+    assert {name: joined.peers(name) for name in "ab"} == mine
+    assert joined.ping(PODS["b"] + ".9", PODS["a"] + ".9")
+    joined.order(skew=3700)
+    flapped, deadline = [], time.monotonic() + 150 * SLOW
+    while not all(joined.shown(name)["discovery"]["state"] == "connected" for name in "ab"):
+        flapped += [name for name in "ab" if joined.peers(name) != mine[name]]
+        assert time.monotonic() < deadline and not flapped, flapped
+        time.sleep(0.2)
+    time.sleep(3)
+    assert {name: joined.peers(name) for name in "ab"} == mine and joined.ping(PODS["b"] + ".9", PODS["a"] + ".9")
+
+
+@pytest.mark.skipif(not CLIENT, reason="DISCOVERY_CLIENT names no program (tests/doubles/README.md)")
+def test_another_client_and_the_node_see_each_other(joined, wait_for):
+    """Records both ways, endpoints, and those that the other one shares for a third."""
+    joined.serve()
+    joined.wants["b"]["kubespan"]["config"] = {"filters": {"endpoints": []}}
+    for name in "ab":
+        joined.run(name)
+    joined.watch("a")
+    ident = json.loads(joined.nodes["b"].run("cat", FOLDER + "/kubespan-identity.json"))["node_id"]
+    mine = {
+        "node_id": "0therNode",
+        "nodename": "talos-worker-9",
+        "hostname": "talos-worker-9",
+        "machine_type": "worker",
+        "operating_system": "Talos (v1.14.0)",
+        "public_key": "PLPNBddmTgHJhtw0vxltq1ZBdPP9RNOEUd5JjJZzBRY=",
+        "kubespan_address": "fd7a:6197:edb7:2302:5054:ff:feaa:9",
+        "addresses": ["192.0.2.99"],
+        "additional_addresses": ["10.244.9.0/24"],
+        "endpoints": ["192.0.2.99:51820"],
+    }
+    question = {
+        "url": "http://127.0.0.1:3000",
+        "mesh_id": MESH["mesh_id"],
+        "mesh_secret": MESH["mesh_secret"],
+        "affiliate": mine,
+        "others": {ident: ["192.0.2.98:51820"]},
+    }
+    process = subprocess.Popen(
+        joined.nodes["s"].command(CLIENT),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    joined.started.append(process)
+    process.stdin.write(json.dumps(question))
+    process.stdin.close()
+    own = joined.nodes["a"].run("wg", "show", "kubespan", "public-key").strip()
+    found = next(row for row in map(json.loads, process.stdout) if row["public_key"] == own)
+    assert found["kubespan_address"] == ULA["a"] and UNDERLAY["a"] in found["addresses"], found
+    assert UNDERLAY["a"] + ":51820" in found["endpoints"] and found["machine_type"], found
+    assert wait_for(lambda: mine["public_key"] in joined.peers("a"), 20 * SLOW)
+    rows = dict(
+        line.split("\t") for line in joined.nodes["a"].run("wg", "show", "kubespan", "allowed-ips").splitlines()
+    )
+    assert {mine["kubespan_address"] + "/128", "10.244.9.0/24"} <= set(rows[mine["public_key"]].split()), rows
+
+    def shared():
+        members = json.loads(joined.nodes["a"].run("cat", FOLDER + "/kubespan-members.json"))["members"]
+        return "192.0.2.98:51820" in members.get(ident, {}).get("affiliate", {}).get("endpoints", ())
+
+    assert wait_for(shared, 20 * SLOW)
 
 
 def test_where_peers_are_seen_is_shared(joined, wait_for):

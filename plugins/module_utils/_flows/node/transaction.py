@@ -273,6 +273,7 @@ def settle(fabric: str, message: str, expired: bool = False) -> Data | None:
     if files.read_state(persistence.candidate_path(fabric)) is None:
         return _finish(fabric, journal)
     put_back(journal)
+    _take_back_record(fabric)
     if snapshot.restore_files(journal["files"]):
         systemd.reload_units()
     for path, entry in journal["files"].items():
@@ -281,6 +282,19 @@ def settle(fabric: str, message: str, expired: bool = False) -> Data | None:
     if journal["code"]:
         files.remove(journal["code"])
     return _close(fabric, journal, ROLLED_BACK, message, expired)
+
+
+def _take_back_record(fabric: str) -> None:
+    """What only the change had announced at a discovery service, before the id of the node is forgotten; without an answer it expires."""
+    tried, before = (persistence.load_state(fabric, candidate) for candidate in (True, False))
+    announced = ((tried.kubespan if tried else None) or {}).get("discovery")
+    kept = ((before.kubespan if before else None) or {}).get("discovery") or {}
+    if tried is None or not announced or all(announced.get(name) == kept.get(name) for name in ("url", "mesh_id")):
+        return
+    from .kubespan import discovery  # not compiled on hosts without discovery
+
+    with contextlib.suppress(LinuxError, OSError, ValueRefused):
+        discovery.take_away(fabric, announced)
 
 
 def put_back(journal: t.Mapping[str, t.Any]) -> None:

@@ -252,6 +252,28 @@ class Announcement(Part):
         return []
 
 
+def take_away(fabric: str, settings: t.Mapping[str, t.Any]) -> None:
+    """This node's record at the service of these settings, where it has one. A service that is away forgets it by itself within its lifetime."""
+    node_id = _node_id(fabric)
+    if not node_id:
+        return
+    try:
+        service = Service(settings["url"], settings["mesh_id"], settings["ca"] or None)
+    except PackagesMissing:
+        return
+    try:
+        service.hello()
+        service.leave(node_id)
+    except ServiceError:
+        return
+    finally:
+        service.close()
+
+
+def _node_id(fabric: str) -> str:
+    return str((persistence.load_json(identity_path(fabric)) or {}).get("node_id") or "")
+
+
 class Withdrawal(Part):
     """The record of a node that leaves: taken away, or said when it expires by itself."""
 
@@ -259,30 +281,16 @@ class Withdrawal(Part):
         self.fabric, self._settings = fabric, previous["discovery"]
 
     def gather(self) -> Data:
-        self._node_id = str((persistence.load_json(identity_path(self.fabric)) or {}).get("node_id") or "")
         return {}
 
     def plan(self) -> Plan:
-        todo = Plan()
-        if self._node_id:
-            todo.delete("affiliate", self._node_id, {"service": self._settings["url"]})
+        todo, node_id = Plan(), _node_id(self.fabric)
+        if node_id:
+            todo.delete("affiliate", node_id, {"service": self._settings["url"]})
         return todo
 
     def apply(self) -> Data:
-        """A service that is away forgets the record by itself within its lifetime."""
-        if not self._node_id:
-            return {}
-        try:
-            service = Service(self._settings["url"], self._settings["mesh_id"], self._settings["ca"] or None)
-        except PackagesMissing:
-            return {}
-        try:
-            service.hello()
-            service.leave(self._node_id)
-        except ServiceError:
-            return {}
-        finally:
-            service.close()
+        take_away(self.fabric, self._settings)
         return {}
 
     def verify(self) -> list[str]:
