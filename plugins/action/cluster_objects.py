@@ -10,11 +10,18 @@ import pathlib
 import typing as t
 
 import yaml
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.multicluster.network.plugins.action.run_lock import the_run
+from ansible_collections.multicluster.network.plugins.module_utils._flows.access import node_pods_end
+from ansible_collections.multicluster.network.plugins.module_utils._flows.runs import run_lock
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
+from ansible_collections.multicluster.network.plugins.module_utils._plan.node_pod_edits import EDITED
+from ansible_collections.multicluster.network.plugins.module_utils._plan.object_plan import CONFLICT
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
+from ansible_collections.multicluster.network.plugins.plugin_utils import inventory
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import NODE_POD, node_pod_hosts
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
-from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import OPTIONS_TO, Kept
 
 #: States of pools of clusters that leave.
 _GONE = ("absent", "released")
@@ -40,6 +47,46 @@ class _Objects(InventoryAction):
         if not options.get("objects"):
             self.only = options.get("objects_by_cluster") or {}
         return None
+
+    def _run(self, tmp: t.Any, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
+        result = super()._run(tmp, task_vars)
+        pods = self._task.args.get("node_pods")
+        if pods and result.get("failed"):
+            reasons = {str(row.get("reason")) for row in result.get("failures") or ()}
+            # what somebody else changed stops the run; a cluster that does not answer is lost alone
+            result["goes_on"] = bool(reasons) and not reasons & {EDITED, CONFLICT} and not result.get("refused")
+        if pods and not self._task.check_mode and not (task_vars or {}).get(OPTIONS_TO):
+            self._after_the_run(result, dict(self._task.args), task_vars or {})
+        return result
+
+    def _after_the_run(
+        self, result: dict[str, t.Any], options: dict[str, t.Any], variables: t.Mapping[str, t.Any]
+    ) -> None:
+        """Start the process that removes pods after a run that did not, or end it: they are gone, or are to stay."""
+        everywhere = inventory.cluster_access(self.hostvars, self.groups, self.clusters_group)
+        request = {**options, "lock_clusters": everywhere}
+        present = options.get("state", "present") == "present"
+        during = boolean(options["node_pods"].get("during_runs") or False)
+        if not (present and during):
+            whole = len(options["clusters"]) == len(node_pod_hosts(self.hostvars, self.groups))
+            if present or (whole and not result.get("failed")):
+                node_pods_end.forget(request)
+            return
+        hosts = [host for found in node_pod_hosts(self.hostvars, self.groups).values() for host in found]
+        pid, born = the_run()
+        held = run_lock.held_by(run_lock.key_of(options["fabric"], everywhere), pid) or {}
+        given = [self.hostvars[host].get("node_dataplane_rollback_seconds", None) for host in hosts]
+        request.update(
+            pid=pid,
+            born=born,
+            settle=node_pods_end.settle_seconds(len(hosts), given),
+            scope=held.get("scope", "none"),
+            namespace=held.get("namespace", "kube-system"),
+        )
+        why = node_pods_end.watch(request)
+        if why:
+            text = f"node_pods is during_runs, and after a run that fails the pods stay until the next one: {why}"
+            result.setdefault("warnings", []).append(text)
 
     def _without_lost(self, found: t.Mapping[str, t.Sequence[str]]) -> str | None:
         """Leave out clusters with a node that this run was to take out of the mesh and did not: its pod is the way to it."""

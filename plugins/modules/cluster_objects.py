@@ -104,6 +104,12 @@ options:
         type: list
         elements: str
         default: []
+      during_runs:
+        description: >-
+          The run will remove them at its end. Where it ends before, a process on the controller does, once every change that nobody confirmed
+          has been taken back.
+        type: bool
+        default: false
   kubeconfig_secrets:
     description: >-
       Secrets with kubeconfigs that every cluster gets as well, as C(kubeconfigSecretRef) of a C(ClusterMesh) object refers to them. The files are read
@@ -268,6 +274,7 @@ def argument_spec() -> dict[str, Any]:
         "namespace": {"type": "str", "default": ""},
         "node_selector": {"type": "dict", "default": {}},
         "pull_secrets": {"type": "list", "elements": "str", "default": [], "no_log": False},
+        "during_runs": {"type": "bool", "default": False},
     }
     secrets = {
         "clusters": {"type": "list", "elements": "str", "required": True},

@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 
@@ -20,10 +21,10 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.access.node_pods import NodePods, Place
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import exec_stream
 from harness import REPO
+from real_pods import apply, eventually, ready, service, shell, workload
 
 PODS = "real"
 IMAGE = "example.com/node-pod:1"
-SHELL = "nicolaka/netshoot:v0.15"
 MOST = 200 * 1024 * 1024
 NAMESPACE = "multicluster-node-default"
 #: Tables of iptables' own, which kube-proxy and CNI plugins fill.
@@ -51,6 +52,9 @@ def inventory(fabric):
         for cluster in fabric.clusters:
             content = content.replace(f"~/.kube/{cluster}", str(fabric.state / cluster / "kubeconfig"))
         (folder / name).write_text(re.sub(r"registry\.example\.com/node-pod@sha256:\.\.\.", IMAGE, content))
+    # a machine that does other things as well
+    (folder / "group_vars").mkdir(exist_ok=True)
+    (folder / "group_vars" / "all.yml").write_text("node_dataplane_rollback_seconds: 150\n", encoding="utf-8")
     return folder
 
 
@@ -73,22 +77,6 @@ def ansible(inventory, *words, check=True):
 def daemon_sets(fabric, cluster):
     text = fabric.kubectl(cluster, "get", "daemonsets", "-A", "-l", "multicluster.network/node-pods", "-o", "json")
     return json.loads(text)["items"]
-
-
-def apply(fabric, cluster, *items):
-    file = fabric.state / "apply.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)}), encoding="utf-8")
-    fabric.kubectl(cluster, "apply", "-f", str(file))
-
-
-def eventually(ask, desired, within=120):
-    end = time.monotonic() + within
-    while True:
-        found = ask()
-        if desired(found):
-            return found
-        assert time.monotonic() < end, found
-        time.sleep(0.5)
 
 
 def cluster_of(node):
@@ -138,10 +126,7 @@ def kept(fabric, node):
 
 def test_what_there_is_before(fabric):
     for node in fabric.nodes:
-        container = {"name": "shell", "image": SHELL, "command": ["sleep", "1000000"]}
-        spec = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "shell-" + node}, "spec": spec}
-        apply(fabric, cluster_of(node), pod)
+        apply(fabric, cluster_of(node), shell("shell-" + node, nodeName=node))
     for node in fabric.nodes:
         fabric.kubectl(cluster_of(node), "wait", "--for=condition=Ready", "pod/shell-" + node, "--timeout=300s")
     fabric.before = compared(fabric, *fabric.nodes, *fabric.clusters)
@@ -212,14 +197,119 @@ def test_a_machine_id_is_compared_with_that_of_the_machine(fabric, inventory):
 
 def test_verify_status_and_trace(fabric, inventory):
     fabric.play("verify", inventory=inventory).ok()
-    out = fabric.state / "status"
-    fabric.play("status", inventory=inventory, variables={"status_dir": str(out)}).ok()
+    fabric.play("status", inventory=inventory, variables={"status_folder": str(fabric.state)}).ok()
     run = fabric.play(
         "trace",
         inventory=inventory,
         variables={"trace_from": "aws/default/shell-aws-node-1", "trace_to": "gcp/default/shell-gcp-node-2"},
     )
     assert run.rc == 0, run.out[-4000:]
+
+
+SERVICES = {
+    "multicluster_capabilities": ["service_mirror", "coredns_rewrite"],
+    "service_mirror_create_namespace": True,
+}
+
+
+def test_services_over_node_pods(fabric, inventory):
+    """``site`` with services: a pod asks for one of the other cluster by its name."""
+    labelled = service("shop")
+    labelled["metadata"]["labels"] = {"mirror.semaphore.uw.io/mirror-service": "true"}
+    apply(fabric, "aws", labelled, workload("Deployment", "shop", "one", replicas=1))
+    ready(fabric, "aws", "deployment/shop")
+    fabric.play("site", inventory=inventory, variables=SERVICES).ok()
+    words = ["exec", "shell-gcp-node-1", "--", "curl", "-s", "-m", "2", "http://shop.default.svc.cluster.aws"]
+    eventually(lambda: fabric.kubectl("gcp", *words, check=False), lambda text: " one\n" in text)
+    run = fabric.play("site", inventory=inventory, variables=SERVICES).ok()
+    assert run.changed == {}, run.out[-3000:]
+    fabric.kubectl("aws", "delete", "deployment,service", "shop")
+
+
+def test_another_release_of_the_code_comes_by_the_play(fabric, inventory, tmp_path):
+    """The pods stay as they are; only what their containers start is another program."""
+    before, uids = programs(fabric, "aws-node-1"), pod_uids(fabric, "aws")
+    place = tmp_path / "ansible_collections" / "multicluster" / "network"
+    shutil.copytree(REPO, place, ignore=shutil.ignore_patterns(".git", "tests", "docs"))
+    with (place / "plugins" / "module_utils" / "_flows" / "node" / "node_agent.py").open("a") as file:
+        file.write("\n# another release\n")
+    words = ["ansible-playbook", "-i", str(inventory), "multicluster.network.mesh"]
+    environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(tmp_path), PYTHONPATH=str(tmp_path))
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=str(place), env=environment)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    after = programs(fabric, "aws-node-1")
+    assert len(after) == 1 and after != before and pod_uids(fabric, "aws") == uids
+    eventually(lambda: reaches(fabric), bool)
+    fabric.play("mesh", inventory=inventory).ok()
+    assert programs(fabric, "aws-node-1") == before
+
+
+def programs(fabric, node):
+    return [path for path in kept(fabric, node) if path.endswith(".pyz")]
+
+
+def pod_uids(fabric, cluster):
+    words = ("get", "pods", "-n", NAMESPACE, "-o", "jsonpath={.items[*].metadata.uid}")
+    return sorted(fabric.kubectl(cluster, *words).split())
+
+
+def test_another_image_comes_by_the_daemon_set(fabric, inventory):
+    """A run waits for the pods of the image that it names, and changes nothing but them."""
+    before, uids = compared(fabric, *fabric.nodes), pod_uids(fabric, "gcp")
+    variables = {"node_access_image": IMAGE.replace(":1", ":2"), "ansible_node_pod_wait": 300}
+    run = fabric.play("mesh", inventory=inventory, variables=variables).ok()
+    assert set(run.changed) <= set(fabric.clusters), run.out[-3000:]
+    assert not set(uids) & set(pod_uids(fabric, "gcp"))
+    eventually(lambda: reaches(fabric), bool)
+    assert compared(fabric, *fabric.nodes) == before
+    fabric.play("mesh", inventory=inventory, variables={"ansible_node_pod_wait": 300}).ok()
+    eventually(lambda: reaches(fabric), bool)
+
+
+def test_a_node_that_is_drained_keeps_its_pod_and_its_mesh(fabric, inventory):
+    before = compared(fabric, "aws-node-1")
+    words = ("--ignore-daemonsets", "--pod-selector", "app=none")
+    fabric.kubectl("aws", "drain", "aws-node-1", *words)
+    try:
+        ansible(inventory, "aws-node-1", "-m", "ansible.builtin.ping")
+        assert fabric.play("mesh", inventory=inventory).ok().changed == {}
+    finally:
+        fabric.kubectl("aws", "uncordon", "aws-node-1")
+    assert compared(fabric, "aws-node-1") == before
+
+
+def test_a_pod_that_is_evicted_is_replaced(fabric, inventory):
+    [name] = fabric.kubectl(
+        "aws", "get", "pods", "-n", NAMESPACE, "--field-selector", "spec.nodeName=aws-node-1", "-o", "name"
+    ).split()
+    name = name.rpartition("/")[2]
+    file = fabric.state / "eviction.json"
+    file.write_text(
+        json.dumps({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": NAMESPACE}})
+    )
+    fabric.kubectl("aws", "create", "--raw", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/eviction", "-f", str(file))
+    ansible(inventory, "aws-node-1", "-m", "ansible.builtin.ping")
+    eventually(lambda: reaches(fabric), bool)
+
+
+def test_an_edited_daemon_set_is_refused_before_anything_is_sent(fabric, inventory):
+    """Threat T50: neither ``site``, which compares it, nor another playbook, which finds pods that it made."""
+    spy = {"name": "spy", "image": IMAGE, "command": ["sleep", "1000000"]}
+    patch = json.dumps({"spec": {"template": {"spec": {"containers": [spy]}}}})
+    fabric.kubectl("aws", "patch", "daemonset", "-n", NAMESPACE, NAMESPACE, "-p", patch)
+    fabric.kubectl("aws", "rollout", "status", "-n", NAMESPACE, "daemonset/" + NAMESPACE, "--timeout=300s")
+    audit = fabric.state / "aws" / "log" / "audit.log"
+    sent = audit.read_text().count("/exec?")
+    run = fabric.play("site", inventory=inventory)
+    assert run.rc != 0 and "node_pod_edited" in run.out and "kubectl-patch" in run.out and "'spy'" in run.out
+    text = ansible(inventory, "aws-node-1", "-m", "ansible.builtin.ping", check=False)
+    assert "UNREACHABLE" in text and "'spy'" in text
+    assert audit.read_text().count("/exec?") == sent
+    variables = {"node_access_adopt": True, "ansible_node_pod_wait": 300}
+    # pods with the container are still there for a while
+    eventually(lambda: fabric.play("mesh", inventory=inventory, variables=variables).rc, lambda code: code == 0, 300)
+    eventually(lambda: reaches(fabric), bool)
+    assert fabric.play("mesh", inventory=inventory).ok().changed == {}
 
 
 def test_the_mesh_is_back_after_a_reboot_without_a_run(fabric, inventory):
@@ -245,7 +335,7 @@ def test_a_change_that_cuts_the_way_is_taken_back(fabric, inventory):
     before = compared(fabric, *fabric.nodes)
     variables = {
         "node_dataplane_tables": [CUTTING],
-        "node_dataplane_rollback_seconds": 20,
+        "node_dataplane_rollback_seconds": 60,
         "ansible_node_pod_timeout": 5,
     }
     run = fabric.play("mesh", "--limit", "aws-node-1", inventory=inventory, variables=variables)
@@ -311,32 +401,77 @@ def test_100_at_once(fabric):
     fabric.ran(f"100 commands at once in {time.monotonic() - begun:.1f} s")
 
 
+def gone(fabric, within=120):
+    """Wait until no cluster has anything of the pods."""
+    for cluster in fabric.clusters:
+        words = ("get", "namespaces", "-o", "name")
+        eventually(
+            lambda cluster=cluster, words=words: fabric.kubectl(cluster, *words),
+            lambda text: "multicluster-node" not in text,
+            within,
+        )
+        assert daemon_sets(fabric, cluster) == []
+
+
+DURING = {"node_pods": "during_runs"}
+
+
 def test_pods_go_between_runs(fabric, inventory):
     """The kernel's part stays; only the tunnels of wireguard-go end with their pods, and are back with the next ones."""
     before = compared(fabric, "aws-node-1")["aws-node-1"]
-    fabric.play("node_pods.remove", inventory=inventory).ok()
-    assert daemon_sets(fabric, "aws") == [] == daemon_sets(fabric, "gcp")
+    assert set(fabric.play("mesh", inventory=inventory, variables=DURING).ok().changed) <= set(fabric.clusters)
+    gone(fabric)
     assert kept(fabric, "aws-node-1")
-    text = "multicluster-node"
-    for cluster in fabric.clusters:
-        eventually(
-            lambda cluster=cluster: fabric.kubectl(cluster, "get", "namespaces", "-o", "name"),
-            lambda found: text not in found,
-        )
     assert compared(fabric, "aws-node-1")["aws-node-1"]["nft"] == before["nft"]
+    # the next one at once, while a namespace is being removed
+    fabric.play("mesh", inventory=inventory, variables=DURING).ok()
+    fabric.play("verify", inventory=inventory, variables=DURING).ok()
+    gone(fabric)
+    run = fabric.play("status", inventory=inventory, variables={**DURING, "status_folder": str(fabric.state)}).ok()
+    assert "after a reboot, a node is outside of the mesh until the next run" in " ".join(run.out.split())
+    gone(fabric)
+
+
+def test_pods_go_after_a_run_that_failed_or_was_killed(fabric, inventory):
+    """Not before every change that nobody confirmed has been taken back, which a process in the pod does."""
+    run = fabric.play(
+        "mesh",
+        inventory=inventory,
+        variables={**DURING, "node_dataplane_tables": "no list", "ansible_node_pod_wait": 300},
+    )
+    assert run.rc != 0
+    gone(fabric, within=300)
+    words = ["ansible-playbook", "-i", str(inventory), "multicluster.network.mesh", "-e", json.dumps(DURING)]
+    running = subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=str(REPO), stdin=subprocess.DEVNULL
+    )
+    eventually(lambda: daemon_sets(fabric, "gcp"), bool)
+    running.kill()
+    running.wait()
+    gone(fabric, within=300)
     fabric.play("node_pods.make", inventory=inventory).ok()
     eventually(lambda: reaches(fabric), bool)
     assert fabric.play("mesh", inventory=inventory).ok().changed == {}
 
 
+def test_hosts_of_one_cluster_are_reached_in_different_ways(fabric, inventory):
+    """One over its own init, the other by its pod; what the pod's way left on the first goes, and teardown knows both."""
+    tree = fabric.tree["aws_nodes"]
+    other = dict(tree["vars"], **tree["hosts"]["aws-node-2"])
+    folder = inventory / "host_vars"
+    folder.mkdir()
+    (folder / "aws-node-2.yml").write_text(json.dumps(other), encoding="utf-8")
+    fabric.play("mesh", inventory=inventory).ok()
+    assert [unit for unit in fabric.snapshot("aws-node-2")["aws-node-2"]["units"] if "multicluster" in unit]
+    assert not any(path.endswith("/agent") for path in kept(fabric, "aws-node-2"))
+    eventually(lambda: reaches(fabric) and reaches(fabric, "gcp-node-1", "aws-node-2"), bool)
+    assert fabric.play("mesh", inventory=inventory).ok().changed == {}
+    fabric.play("verify", inventory=inventory).ok()
+
+
 def test_teardown_leaves_nothing(fabric, inventory):
-    fabric.play("teardown", inventory=inventory, variables={"node_dataplane_remove_keys": True}).ok()
-    for cluster in fabric.clusters:
-        assert daemon_sets(fabric, cluster) == []
-        eventually(
-            lambda cluster=cluster: fabric.kubectl(cluster, "get", "namespaces", "-o", "name"),
-            lambda text: "multicluster-node" not in text,
-        )
+    fabric.play("teardown", inventory=inventory, variables={**SERVICES, "node_dataplane_remove_keys": True}).ok()
+    gone(fabric)
     for node in fabric.nodes:
         assert kept(fabric, node) == []
     after = compared(fabric, *fabric.nodes, *fabric.clusters)

@@ -53,7 +53,7 @@ class Image:
 
 
 PAUSE_NAME = "registry.k8s.io/pause:3.10.1"
-NODE_POD_NAME = "example.com/node-pod:1"
+NODE_POD_NAMES = ("example.com/node-pod:1", "example.com/node-pod:2")
 COREDNS_NAME = "registry.k8s.io/coredns/coredns:v{version}"
 
 
@@ -79,7 +79,7 @@ def table(coredns: str) -> tuple[Image, ...]:
             TOOLS,
         ),
         Image(
-            (NODE_POD_NAME,),
+            NODE_POD_NAMES,
             "Python 3, nft, wireguard-go, busybox's applets: for the pods of the role node_access",
             NODE_POD,
         ),

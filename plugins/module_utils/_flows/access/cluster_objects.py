@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import time
 import typing as t
 
 from ..._kubernetes.client import Client
@@ -20,6 +21,8 @@ from ..._plan.plan import Plan, Refusal
 from ..._values.refused import ValueRefused, quoted
 
 Manifests = dict[Key, dict[str, t.Any]]
+#: How long a namespace is waited for that is being removed: its pods have 5 s to end, and their kubelets report that.
+_GOING_SECONDS = 90.0
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
@@ -31,6 +34,8 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]
         dict(request, objects=[*(request.get("objects") or ()), *made_here(request, check)])
     )
     read = gather(clusters, desired, scopes)
+    if request.get("node_pods") and request.get("state") == "present" and not check:
+        read = _without_former(clusters, desired, scopes, read)
     edited = refuse_edits(request, clusters, desired, read, manager) if request.get("node_pods") else set()
     whole, writes = plan(request, desired, read, manager, alone=edited)
     whole.refused.extend(refused)
@@ -54,6 +59,7 @@ def made_here(request: t.Mapping[str, t.Any], check: bool) -> list[dict[str, t.A
     access, secrets, pods = request.get("access"), request.get("kubeconfig_secrets") or {}, request.get("node_pods")
     made = access_manifests(**access) if access else []
     if pods:
+        pods = {name: value for name, value in pods.items() if name != "during_runs"}
         gone = request.get("state") == "absent"
         made += node_pod_manifests(
             request["fabric"], **{**pods, "image": pods.get("image") or ("gone" if gone else "")}
@@ -117,6 +123,22 @@ def gather(clusters: Clusters, desired: dict[str, Manifests], scopes: t.Sequence
     for name, (one, corrected) in found.items():
         desired[name] = {corrected.get(key, key): manifest for key, manifest in desired[name].items()}
         read[name] = one
+    return read
+
+
+def _without_former(
+    clusters: Clusters, desired: dict[str, Manifests], scopes: t.Sequence[Scope], read: dict[str, Read]
+) -> dict[str, Read]:
+    """Read again until what a former run has removed is gone, or for ``_GOING_SECONDS``: with pods that go between runs, one follows the other."""
+    deadline = time.monotonic() + _GOING_SECONDS
+    while time.monotonic() < deadline and any(
+        obj["metadata"].get("deletionTimestamp")
+        for name, found in read.items()
+        for key, obj in found.objects.items()
+        if key in desired[name]
+    ):
+        time.sleep(1.0)
+        read = gather(clusters, desired, scopes)
     return read
 
 

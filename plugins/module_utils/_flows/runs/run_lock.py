@@ -148,6 +148,7 @@ class LockHolder:
             "keeper": os.getpid(),
             "keeper_born": processes.birth(os.getpid()),
             "scope": request["scope"],
+            "namespace": request["namespace"],
             "leases": [],
             "unlocked": [],
             "lost": "",
