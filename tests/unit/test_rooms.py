@@ -49,7 +49,7 @@ FLOW_ROOMS: dict[str, tuple[str, ...]] = {
     "_flows/speakers": (*_BASE, "_loadbalancers", *_LINUX),
     "_flows/node": (*_BASE, "_dataplane", "_mesh/kubespan", "_flows/speakers", *_LINUX),
     "_flows/runs": _API,
-    "_flows/access": _API,
+    "_flows/access": (*_API, "_flows/runs"),
     "_flows/mesh": (*_API, "_flows/runs"),
     "_flows/reports": (*_API, "_flows/runs"),
     "_flows/services": (*_API, "_flows/access", "_flows/runs"),
