@@ -64,6 +64,8 @@ class _Plan(InventoryAction):
                 if wrong:
                     raise ValueError(wrong)
         self.inventory = options["definition"]
+        if "rotation" not in options:
+            options["rotation"] = (self.hostvars.context.get(kept.ROTATION) or {}).get("order") or {}
         options["leaving"] = str(self.leaving.get("cluster") or "")
         hosts = variables["ansible_play_hosts_all"] if again else ()
         said = job_output.reported(variables) if self.agreed else {}

@@ -99,6 +99,7 @@ class _Node(Normal):
         options["key_files"] = [device["private_key_file"] for device in devices]
         own = options.pop("device_settings", None) or {}
         options["devices"] = [] if leaves else [{**device, **own} for device in devices]
+        options["unread_devices"] = [] if leaves else node_part.unread_devices(mesh, self.host)
         options["tables"] = [] if leaves else [*(options.get("tables") or ()), *node_part.tables(mesh, self.host)]
         spans = {} if leaves else node_part.kubespan_part(mesh, self.host, settings)
         if spans:

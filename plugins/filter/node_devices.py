@@ -41,15 +41,16 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import node_part
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.generations import (
+    node_devices as devices_of,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 
 
 def node_devices(mesh: t.Mapping[str, t.Any], host: str) -> list[dict[str, t.Any]]:
     """See DOCUMENTATION."""
     try:
-        devices: list[dict[str, t.Any]] = node_part(MeshPlan.from_json(mesh), host)["devices"]
-        return devices
+        return devices_of(MeshPlan.from_json(mesh), host)
     except (KeyError, TypeError) as err:
         raise AnsibleFilterError(f"node_devices: the topology does not know host {host}") from err
 

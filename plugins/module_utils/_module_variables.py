@@ -20,6 +20,7 @@ _LEFT = frozenset(
         "cluster_cidrs",
         "controller_time",
         "key_files",
+        "unread_devices",
         "objects_by_cluster",
         "skip_unserved",
         "service_account",

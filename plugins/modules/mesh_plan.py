@@ -96,6 +96,12 @@ options:
       - Where the plan of this job differs from the one that was agreed on it fails with C(plan_differs), and names the variables and objects that differ.
     type: bool
     default: false
+  rotation:
+    description:
+      - The step of a rotation of keys that the plan is to have, C(step) and C(hosts), those with new keys. The default is the step of this run, which
+        M(multicluster.network.run_rotation) has set; without one a rotation stays as it is found.
+    type: dict
+    default: {}
 seealso:
   - module: multicluster.network.node_dataplane
   - module: multicluster.network.node_annotations
@@ -206,6 +212,7 @@ def argument_spec() -> dict[str, Any]:
         "places": {"type": "bool", "default": False},
         "plan_file": {"type": "path"},
         "slice": {"type": "bool", "default": False},
+        "rotation": {"type": "dict", "default": {}},
         **inventory_spec(),
         **fail_on_refused_spec(),
     }

@@ -171,6 +171,24 @@ options:
             then, and only new ones get those of O(devices[].peers).
         type: bool
         default: true
+      retired_key:
+        description:
+          - A public key. Where O(devices[].private_key_file) has the private key of it, the file gets a new one, as a step of rotate_keys asks for. Any other
+            key stays.
+        type: str
+      either_way:
+        description:
+          - Whether packets come in by the device also while their answers leave by another one, as during a rotation of keys. The device gets the address
+            C(169.254.255.254/32) of scope host, without which the kernel's reverse-path filter is strict, and keeps it.
+        type: bool
+        default: false
+  unread_devices:
+    description:
+      - Names of devices of which nothing is known, since a cluster could not be read. Those that the confirmed state has stay as they are in it, with their
+        routes.
+    type: list
+    elements: str
+    default: []
   kubespan:
     description:
       - The node's KubeSpan mesh, one full mesh over one device in which marked packets, and only they, go through the tunnel.
@@ -658,6 +676,8 @@ DEVICE = {
     "turned_away": {"type": "str", "default": ""},
     "borrowed": {"type": "list", "elements": "str", "default": []},
     "ranges_known": {"type": "bool", "default": True},
+    "retired_key": {"type": "str", "no_log": False},
+    "either_way": {"type": "bool", "default": False},
 }
 
 KUBESPAN = {
@@ -720,6 +740,7 @@ def main() -> None:
             "mesh": {"type": "dict"},
             "device_settings": {"type": "dict", "default": {}},
             "devices": {"type": "list", "elements": "dict", "options": DEVICE, "default": []},
+            "unread_devices": {"type": "list", "elements": "str", "default": []},
             "kubespan": {"type": "dict", "options": KUBESPAN},
             "tables": {"type": "list", "elements": "dict", "default": []},
             "node": {"type": "str"},

@@ -12,7 +12,7 @@ import signal
 import typing as t
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan, semaphore
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import generations, kubespan
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import kept_table
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import report
@@ -53,8 +53,13 @@ def devices(mesh: MeshPlan, host: str) -> list[Data]:
     """The option ``devices``. Raises ValueError where the plan does not have the host."""
     if host not in mesh.nodes:
         raise ValueError(f"the plan of the mesh does not have host {host}")
-    found: list[Data] = semaphore.node_part(mesh, host)["devices"]
+    found: list[Data] = generations.node_devices(mesh, host)
     return found
+
+
+def unread_devices(mesh: MeshPlan, host: str) -> list[str]:
+    """The option ``unread_devices``; none where the plan does not have the host."""
+    return generations.unread_devices(mesh, host) if host in mesh.nodes else []
 
 
 def kubespan_part(mesh: MeshPlan, host: str, settings: Settings) -> Data:

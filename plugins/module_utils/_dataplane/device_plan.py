@@ -8,6 +8,7 @@ import typing as t
 
 from .._plan.plan import Pending, Plan
 from .._values.addresses import parse_address
+from .._values.generations import HOST_ADDRESS
 from .._values.prefix_sets import PrefixSet
 from .constants import is_our_alias
 from .device_spec import Device
@@ -21,7 +22,7 @@ Data = dict[str, t.Any]
 class DevicePlan(Plan):
     """A plan and what ``apply`` does for it.
 
-    work: ``delete`` (bool), ``create`` (bool), ``make_key`` (bool), ``link`` (arguments of set_link before the device
+    work: ``delete`` (bool), ``create`` (bool), ``make_key`` (bool), ``renew_key`` (bool), ``link`` (arguments of set_link before the device
     is configured), ``configure`` (``private_key``: True stands for the file's; ``listen_port``, ``fwmark``),
     ``add_addresses``, ``remove_addresses``, ``keep_addresses``, ``up`` (None: as it is). steps: what its peers are told, in order.
     device and after: the device, and its peers by key, as they will be; device is None when the link will not be there.
@@ -123,6 +124,16 @@ def _plan_key(plan: DevicePlan, desired: Device, actual: t.Mapping[str, t.Any]) 
         plan.create("key", path, {"mode": "0600", "public_key": key})
         plan.work["make_key"] = True
         return key
+    if desired.retired_key is not None and found["public_key"] == desired.retired_key:
+        key = Pending(f"new public key of {desired.name}")
+        plan.update(
+            "key",
+            path,
+            {"mode": found["mode"], "public_key": found["public_key"]},
+            {"mode": "0600", "public_key": key},
+        )
+        plan.work["renew_key"] = True
+        return key
     if found["mode"] != "0600" and desired.generate_key:
         before = {"mode": found["mode"], "public_key": found["public_key"]}
         plan.update("key", path, before, dict(before, mode="0600"))
@@ -177,7 +188,8 @@ def _plan_link(
 
 
 def _addresses(desired: Device, now: t.Sequence[str]) -> list[str]:
-    """A list of addresses is exact for both families; flushing takes IPv4 and leaves IPv6 alone (semaphore 3.2)."""
+    """A list of addresses is exact for both families; flushing takes IPv4 and leaves IPv6 alone (semaphore 3.2). HOST_ADDRESS stays where it is."""
+    extra = {HOST_ADDRESS} if desired.either_way or HOST_ADDRESS in now else set()
     if desired.addresses is not None:
-        return list(desired.addresses)
-    return [text for text in now if ":" in text or not desired.flush_ipv4]
+        return sorted({*desired.addresses, *extra})
+    return sorted({*(text for text in now if ":" in text or not desired.flush_ipv4), *extra})

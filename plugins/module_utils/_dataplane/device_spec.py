@@ -8,6 +8,7 @@ import ipaddress
 import typing as t
 
 from .._values.addresses import parse_address, parse_network
+from .._values.keys import parse_key
 from .._values.refused import ValueRefused, quoted
 from .._values.text import check_interface_name, parse_decimal, parse_port
 from .constants import OWNER, is_our_alias
@@ -25,7 +26,8 @@ class Device(t.NamedTuple):
 
     ``listen_port`` None: any. ``private_key_file`` None: the key is not managed; ``generate_key``: make a missing one (else somebody
     does before the plan is applied). ``addresses`` and ``peers`` None: not managed. ``overlay``: ranges into which no name of an
-    endpoint may resolve.
+    endpoint may resolve. ``retired_key``: a public key in place of which the file gets a new one; a file with another key keeps it.
+    ``either_way``: packets come in also while their answers leave by another device, see HOST_ADDRESS.
     """
 
     name: str
@@ -45,6 +47,8 @@ class Device(t.NamedTuple):
     peers: Peers | None = None
     purge_peers: bool = True
     overlay: tuple[str, ...] = ()
+    retired_key: str | None = None
+    either_way: bool = False
 
 
 def parse_device(raw: t.Mapping[str, t.Any]) -> Device:
@@ -94,6 +98,8 @@ def parse_device(raw: t.Mapping[str, t.Any]) -> Device:
         peers=None if raw.get("peers") is None else parse_peers(name, raw["peers"]),
         purge_peers=bool(given("purge_peers", True)),
         overlay=tuple(str(parse_network(text)) for text in raw.get("overlay") or ()),
+        retired_key=parse_key(raw["retired_key"]) if raw.get("retired_key") else None,
+        either_way=bool(given("either_way", False)),
     )
 
 

@@ -9,6 +9,7 @@ import typing as t
 from .._plan.budget import check_budget
 from .._plan.plan import Refusal
 from .._values.addresses import parse_network
+from .._values.generations import is_bypass_key
 from .._values.prefix_sets import PrefixSet
 from .constants import OWNER
 from .device_spec import Device, parse_device
@@ -116,6 +117,7 @@ class NodeDevice(t.NamedTuple):
             "overlay": list(device.overlay),
             "peers": [peer.to_json() for peer in sorted(self.peers, key=lambda peer: str(peer.public_key))],
             **({"borrowed": list(self.borrowed)} if self.borrowed else {}),
+            **({"either_way": True} if device.either_way else {}),
         }
 
 
@@ -132,6 +134,8 @@ def parse_node_device(raw: Raw, fabric: str, adopt: bool = False) -> NodeDevice:
         "addresses",
         "up",
         "overlay",
+        "retired_key",
+        "either_way",
     )
     device = parse_device(
         dict(
@@ -249,7 +253,8 @@ class NodeSpec(t.NamedTuple):
     ``kubespan``: of kubespan_node, ``{"state": as resolved before}`` at boot, or None. ``tables``: of the module nft_table. ``node``: the
     host's name in the inventory, ``hosts`` those of all. ``accepted``: paths and settings of others that are right as they are.
     ``rollback_seconds``: 0, or after how many seconds the host takes the change back unless it is confirmed. ``reports``: whether what
-    others set around the mesh is told. ``released``: the node leaves, and what it has stays for whoever goes on with it.
+    others set around the mesh is told. ``released``: the node leaves, and what it has stays for whoever goes on with it. ``unread_devices``: names
+    of devices of which the plan knows nothing: they stay as they were confirmed.
     """
 
     fabric: str
@@ -268,6 +273,7 @@ class NodeSpec(t.NamedTuple):
     rollback_seconds: int = 0
     reports: bool = True
     released: bool = False
+    unread_devices: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -294,6 +300,7 @@ def parse_node(raw: Raw) -> NodeSpec:
         accepted=tuple(raw.get("accepted") or ()),
         rollback_seconds=int(raw.get("rollback_seconds") or 0),
         released=bool(raw.get("released")),
+        unread_devices=tuple(raw.get("unread_devices") or ()),
     )
 
 
@@ -301,6 +308,20 @@ def spec_of_state(state: NodeState) -> NodeSpec:
     """A confirmed state as a run's wish: nothing is recorded, and no budget asks."""
     kept = {"state": state.kubespan} if state.kubespan else None
     return NodeSpec(state.fabric, state.devices, kept, state.tables, state.node, max_deletes=-1, reports=False)
+
+
+def with_unread_devices(spec: NodeSpec, previous: NodeState | None) -> NodeSpec:
+    """A wish with the devices of which the plan knows nothing, as they were confirmed, and with no other route to what they lead to."""
+    found = [device for device in (previous.devices if previous else ()) if device.name in spec.unread_devices]
+    if not found:
+        return spec
+    names, taken = {device.name for device in found}, {cidr for device in found for cidr in device.routes}
+    others = [
+        device._replace(routes=tuple(cidr for cidr in device.routes if cidr not in taken))
+        for device in spec.devices
+        if device.name not in names
+    ]
+    return spec._replace(devices=(*others, *found))
 
 
 def with_own_port(device: NodeDevice, previous: NodeState | None) -> NodeDevice:
@@ -377,6 +398,6 @@ def state_to_keep(spec: NodeSpec, previous: NodeState | None, kubespan: Data | N
         devices.append(kept)
     keys = {device.key_file for device in devices}
     if previous and not spec.remove_keys:
-        keys |= previous.all_key_files
+        keys |= {path for path in previous.all_key_files if not is_bypass_key(path)}
     ordered = tuple(sorted(devices, key=lambda device: device.name))
     return NodeState(spec.fabric, ordered, tuple(sorted(keys)), kubespan, spec.tables, spec.node)

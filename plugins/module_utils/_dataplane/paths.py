@@ -12,6 +12,7 @@ import ipaddress
 import typing as t
 
 from .._values.addresses import network_span
+from .._values.generations import same_tunnel
 from .._values.refused import ValueRefused
 from .constants import TABLE_NAMES
 
@@ -72,7 +73,7 @@ def elsewhere(
     found: dict[tuple[str, str, str], Data] = {}
     routes, rules = list(routes), list(rules)
     for question, answer in zip(asked, answers):
-        if answer["error"] is None and answer["dev"] == question["device"] and answer["type"] == "unicast":
+        if answer["error"] is None and answer["type"] == "unicast" and same_tunnel(answer["dev"], question["device"]):
             continue
         if question["invented"] and answer["error"] is not None:
             continue  # no pod has that address, so the kernel may well not take it from there

@@ -46,7 +46,8 @@ class NodePlan(t.NamedTuple):
     ``annotations``: what the Node has to carry, deferred values among them; ``published``: what of them it carries; ``stale``: keys for
     clusters that the fabric does not have. ``exported_addresses``: {own address: the one at which other clusters reach it};
     ``former_addresses``: {own address: those of before, which are accepted too}.
-    ``own_addresses``: of its Node, in a KubeSpan mesh; None where it has no Node. ``refused``: the reason why it takes no part.
+    ``own_addresses``: of its Node, in a KubeSpan mesh; None where it has no Node. ``refused``: the reason why it takes no part. ``rotation``: {remote
+    cluster: {phase, port, retired}}, while keys are rotated; ``rotation_unread``: devices of which the plan knows nothing.
     """
 
     cluster: str = ""
@@ -60,6 +61,8 @@ class NodePlan(t.NamedTuple):
     former_addresses: t.Mapping[str, t.Sequence[str]] = {}  # optional
     pod_cidrs: t.Sequence[str] = ()
     own_addresses: t.Sequence[str] | None = None  # optional
+    rotation: t.Mapping[str, Row] = {}  # optional
+    rotation_unread: t.Sequence[str] = ()  # optional
 
     @classmethod
     def from_json(cls, raw: Row) -> NodePlan:
@@ -68,7 +71,8 @@ class NodePlan(t.NamedTuple):
 
     def to_json(self) -> Data:
         """See the module's first lines."""
-        return _json_form(self, ("refused", "exported_addresses", "former_addresses", "own_addresses"))
+        optional = ("refused", "exported_addresses", "former_addresses", "own_addresses", "rotation", "rotation_unread")
+        return _json_form(self, optional)
 
 
 class RemotePlan(t.NamedTuple):
@@ -109,12 +113,14 @@ class RemotePlan(t.NamedTuple):
 class ClusterPlan(t.NamedTuple):
     """What the nodes of one cluster have in common. ``keep_pod_addresses``: {ranges: [cidr], required: bool}, where the variable is not false.
 
-    ``exported_pod_cidrs``: the JSON form of ExportedRanges, where other clusters see its pods or nodes at other addresses.
+    ``exported_pod_cidrs``: the JSON form of ExportedRanges, where other clusters see its pods or nodes at other addresses. ``rotation``: {remote
+    cluster: peers of the bypass device, with the phase of each}, while keys are rotated.
     """
 
     remotes: t.Mapping[str, RemotePlan] = {}
     keep_pod_addresses: Row | None = None  # optional
     exported_pod_cidrs: Row | None = None  # optional
+    rotation: t.Mapping[str, t.Sequence[Row]] = {}  # optional
 
     @property
     def exported(self) -> ExportedRanges:
@@ -128,7 +134,7 @@ class ClusterPlan(t.NamedTuple):
 
     def to_json(self) -> Data:
         """See the module's first lines."""
-        return _json_form(self, ("keep_pod_addresses", "exported_pod_cidrs"))
+        return _json_form(self, ("keep_pod_addresses", "exported_pod_cidrs", "rotation"))
 
 
 class KubespanPlan(t.NamedTuple):
@@ -166,7 +172,7 @@ class MeshPlan(t.NamedTuple):
     ``overlay``: ranges that tunnels carry. ``refused``: [{object, reason, message}]; ``failures``: [{cluster, reason, message}];
     ``pod_ranges``: {cluster: {source, notes: [text]}}. What follows is None where the clusters were not asked for it: ``ip_pools``
     {cluster: [IPPool]}, ``without_host`` {cluster: [Node]}, ``pod_places`` {cluster: [finding]}, ``left_clusters`` {cluster: [cluster]},
-    ``same_clusters`` [[cluster, cluster]].
+    ``same_clusters`` [[cluster, cluster]]. ``rotation_step``: the step of a rotation of keys that was asked for.
     """
 
     mode: str = SEMAPHORE  # optional
@@ -184,6 +190,7 @@ class MeshPlan(t.NamedTuple):
     pod_places: t.Mapping[str, t.Sequence[Row]] | None = None  # optional
     left_clusters: t.Mapping[str, t.Sequence[str]] | None = None  # optional
     same_clusters: t.Sequence[t.Sequence[str]] | None = None  # optional
+    rotation_step: str = ""  # optional
 
     @classmethod
     def from_json(cls, raw: Row) -> MeshPlan:
@@ -201,7 +208,7 @@ class MeshPlan(t.NamedTuple):
     def to_json(self) -> Data:
         """See the module's first lines."""
         optional = ("mode", "kubespan", "ip_pools", "without_host", "pod_places", "left_clusters", "same_clusters")
-        return _json_form(self, optional)
+        return _json_form(self, (*optional, "rotation_step"))
 
     @property
     def spans_nodes(self) -> bool:

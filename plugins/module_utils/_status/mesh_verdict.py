@@ -8,6 +8,7 @@ import re
 import typing as t
 
 from .._plan.mesh_plan import MeshPlan, RemotePlan
+from .._values.generations import bypass_device
 from .remedies import full_tracking
 from .verdict import Verdict, counted, of_cluster, refusal_text
 
@@ -122,11 +123,18 @@ def peer_names(topology: MeshPlan, host: str) -> dict[tuple[str, str], str]:
             for row in topology.kubespan.affiliates
             if (row["cluster"], row["node"]) != (own.cluster, own.node_name)
         }
-    return {
+    found = {
         (part.device, str(peer["public_key"])): f"{remote}/{peer.get('node', '?')}"
         for remote, part in remotes_of(topology, host).items()
         for peer in part.peers
     }
+    about = topology.node(host)
+    for remote in about.rotation:  # while keys are rotated
+        name = bypass_device(remotes_of(topology, host)[remote].device)
+        rows = topology.cluster(about.cluster).rotation.get(remote) or ()
+        known = [peer for peer in rows if isinstance(peer["public_key"], str)]
+        found.update({(name, str(peer["public_key"])): f"{remote}/{peer.get('node', '?')}" for peer in known})
+    return found
 
 
 def remotes_of(topology: MeshPlan, host: str) -> t.Mapping[str, RemotePlan]:

@@ -14,7 +14,7 @@ import datetime
 import operator
 import typing as t
 
-from .._plan.mesh_plan import MeshPlan
+from .._plan.mesh_plan import MeshPlan, NodePlan
 from . import ends, evidence, mesh_verdict, pods_outside
 from .ends import DOWN, MISSING, NEVER, STALE, UNKNOWN, UP
 from .verdict import NOT_ASKED, OUTSIDE, Verdict, capabilities_unasked, combine, nodes_outside, of_cluster, refusal_text
@@ -326,9 +326,16 @@ def _node(host: str, mesh: MeshPlan, node: t.Any, tunnels: t.Sequence[Data], ver
         "unknown": sum(1 for row in tunnels if row["state"] in (UNKNOWN, MISSING)),
         "oldest": max((row["age"] for row in tunnels if row["age"] is not None), default=None),
         "key_age": _key_age(read),
+        **_rotation(about),
         "rx": sum(row["rx"] for row in tunnels),
         "tx": sum(row["tx"] for row in tunnels),
     }
+
+
+def _rotation(about: NodePlan) -> Data:
+    """How far the rotation of the node's keys is, by remote cluster: ``{"rotation": {remote: phase}}``; nothing where no key is being rotated."""
+    rows = {str(remote): str(row.get("phase")) for remote, row in about.rotation.items()}
+    return {"rotation": rows} if rows else {}
 
 
 def _key_age(read: Facts) -> int | None:

@@ -27,6 +27,8 @@ NODE, CONFIRMED, LOST = "run.node_dataplane", "run.node_dataplane.confirmed", "r
 NODE_INFO, PODS = "run.node_info", "run.node_probe"
 #: Pods of all nodes, collected once for all: {host: [address]}.
 FOUND_PODS = "run.run_pods"
+#: The step of a rotation of keys that plans are to have.
+ROTATION = "run.run_rotation"
 #: The table at the end.
 OUTCOME = "run.run_outcome"
 #: A verification: what the run had applied before it, and its report.

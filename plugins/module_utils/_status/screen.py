@@ -31,11 +31,24 @@ def lines(document: Data, files: t.Mapping[str, str]) -> list[str]:
     texts += [scope_line(document["scope"])] if document["scope"]["limit"] else []
     texts += table([_HEADS, *rows[:ROWS]]).splitlines() if rows else []
     texts += [f"{len(rows) - ROWS:,} more clusters"] if len(rows) > ROWS else []
+    texts += _rotations(document)
     texts += ["  " + reason for reason in reasons[:REASONS]]
     texts += [f"  ... and {len(reasons) - REASONS:,} more"] if len(reasons) > REASONS else []
     where = files.get("page") or files.get("document")
     texts += [f"the rest: {where}"] if where else []
     return texts if given["value"] == PROVEN else [*texts, "next: fix what is named, and run status again"]
+
+
+def _rotations(document: Data) -> list[str]:
+    """One line where keys are being rotated: how many nodes are how far."""
+    phases: dict[str, list[str]] = {}
+    for node in document["nodes"]:
+        for phase in sorted(set((node.get("rotation") or {}).values())):
+            phases.setdefault(phase, []).append(node["host"])
+    if not phases:
+        return []
+    shown = ", ".join(f"{counted(len(hosts), 'node')} {phase}" for phase, hosts in sorted(phases.items()))
+    return [f"keys are being rotated ({shown}); rotate_keys ends it"]
 
 
 _ORDER = {BROKEN: 0, UNPROVEN: 1, NOT_ASKED: 2, PROVEN: 3}

@@ -22,6 +22,7 @@ from ..._mesh.fabric.range_checks import MAPPING, NODE_MAPPING
 from ..._mesh.fabric.variables import Finding
 from ..._mesh.topology import kubespan as kubespan_plan
 from ..._mesh.topology.calico import CRD, V3, ip_pools, pools_desired
+from ..._mesh.topology.generations import Order, with_rotation
 from ..._mesh.topology.semaphore import mesh_without_listings, plan_semaphore_mesh
 from ..._plan.mesh_plan import KUBESPAN, MeshPlan
 from ..._plan.objects import field_manager
@@ -123,7 +124,12 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
                 fabric, listings, request["mesh_id"], request.get("reported"), registries
             )
         else:
-            topology = plan_semaphore_mesh(fabric, listings, request.get("reported"))
+            topology = with_rotation(
+                plan_semaphore_mesh(fabric, listings, request.get("reported")),
+                listings,
+                request.get("reported"),
+                Order.of_json(request.get("rotation")),
+            )
         pools = {name: ip_pools(fabric, name, version) for name, version in sorted(calico.items())}
         warnings += [note for name in sorted(listings) for note in topology.pod_ranges[name]["notes"]]
     contested = contested_labels(topology)

@@ -21,12 +21,14 @@ from ..._dataplane.node_spec import (
     peer_budget,
     spec_of_state,
     state_to_keep,
+    with_unread_devices,
 )
 from ..._linux.errors import LinuxError
 from ..._linux.host.links import links_with_alias
 from ..._linux.host.lock import HostLock
 from ..._linux.stats import Stats, total
 from ..._plan.plan import Pending, Plan, from_wire, to_wire
+from ..._values.generations import is_bypass_key
 from . import guard, parts, persistence, transaction
 
 if t.TYPE_CHECKING:
@@ -199,8 +201,8 @@ class NodeDataplane:
 
     def _parts(self) -> t.Iterator[parts.Part]:
         """Each part when all before it are planned, which tells it what it depends on."""
-        spec = self.spec
-        self.previous = previous = persistence.load_state(spec.fabric)
+        self.previous = previous = persistence.load_state(self.spec.fabric)
+        self.spec = spec = with_unread_devices(self.spec, previous)
         if any("sources" in raw for raw in spec.tables):
             from . import tables
 
@@ -241,6 +243,10 @@ class NodeDataplane:
         known = {device.key_file for device in spec.devices} | (previous.all_key_files if previous else set())
         if spec.remove_keys:
             yield parts.RemovedKeys((known | set(spec.key_files)) - {device.key_file for device in spec.devices})
+        else:
+            passed = {path for path in known if is_bypass_key(path)} - {device.key_file for device in spec.devices}
+            if passed and not spec.released:
+                yield parts.RemovedKeys(passed)
         if self.kubespan is None or self.kubespan.state is None:
             yield from self._kubespan_leftovers(others)
         if spec.persist:

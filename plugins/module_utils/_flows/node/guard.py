@@ -76,6 +76,7 @@ class Settings(Part):
     def __init__(self, spec: NodeSpec, devices: t.Sequence[NodeDevice], reports: bool) -> None:
         self._fabric, self._accepted, self._reports = spec.fabric, spec.accepted, reports
         self._devices = [device.name for device in devices]
+        self._either_way = {device.name for device in devices if device.wireguard.either_way}
         self._versions = sorted({6 if ":" in cidr else 4 for device in devices for cidr in device.routes})
         self._todo = Plan()
         self._settings: list[tuple[int, tuple[str, ...]]] = []
@@ -99,7 +100,11 @@ class Settings(Part):
                 if value is None:  # a new device has what stands in "default"
                     value = settings.read("net", "ipv4", "conf", "default", key)
                     value = None if key == "forwarding" else value  # and forwards where the host does
-                wrong = value == STRICT if key == "rp_filter" else value == 0 and forwards == 1 and 4 in self._versions
+                if key == "rp_filter":
+                    strict = settings.read("net", "ipv4", "conf", "all", key) == STRICT and name in self._either_way
+                    wrong = value == STRICT or (strict and value != NO_FILTER)  # the greater of both holds
+                else:
+                    wrong = value == 0 and forwards == 1 and 4 in self._versions
                 if not wrong or "/".join(parts) in self._accepted:
                     continue
                 self._settings.append((good, parts))

@@ -26,6 +26,7 @@ from ..._linux.host import settings, snapshot
 from ..._linux.stats import total
 from ..._linux.wireguard.keys import KeyFile
 from ..._plan.plan import Plan, Refusal
+from ..._values.generations import is_bypass
 from . import ip_routes, persistence, wireguard_device
 
 Data = dict[str, t.Any]
@@ -89,7 +90,7 @@ class WireGuardDevices(Part):
         for device, found, planned in zip(self.desired, self.actual, self.plans):
             if planned.changed:
                 before["devices"][device.name] = snapshot.take_device(device.name, found["link"], found["wireguard"])
-            if planned.work.get("make_key"):
+            if planned.work.get("make_key") or planned.work.get("renew_key"):
                 before["keys"].append(device.private_key_file)
 
     def apply(self) -> Data:
@@ -145,7 +146,11 @@ class Devices(WireGuardDevices):
         if any(device.contested or not device.peers_known for device in self.rows):
             from . import contests
 
-            self.rows, self._refused = contests.settle_peers(self.rows, self._previous, contests.live_peers)
+            # a bypass device has peers that nobody contests, at ranges that their nodes have by the device itself
+            bypass = [device for device in self.rows if is_bypass(device.name)]
+            rows = [device for device in self.rows if device not in bypass]
+            settled, self._refused = contests.settle_peers(rows, self._previous, contests.live_peers)
+            self.rows = [*settled, *bypass]
         self.desired = [device.wireguard for device in self.rows]
         return super().gather()
 

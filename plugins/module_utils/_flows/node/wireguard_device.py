@@ -68,6 +68,9 @@ def apply(
     if work.get("make_key"):
         KeyFile(path).ensure()
         stats.add("file_writes")
+    if work.get("renew_key"):
+        KeyFile(path).rotate()
+        stats.add("file_writes")
     settings = dict(work.get("configure", ()))
     if settings.pop("private_key", False):  # first, so that a key that cannot be read leaves no half-made device
         settings["private_key"] = KeyFile(path).private_key()

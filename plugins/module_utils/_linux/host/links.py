@@ -11,6 +11,7 @@ import tempfile
 import time
 import typing as t
 
+from ..._values.generations import HOST_ADDRESS
 from ..errors import PORT_TAKEN, LinuxError
 from ..netlink import links
 from ..netlink.messages import NetlinkRefused
@@ -152,7 +153,7 @@ def change_addresses(name: str, add: t.Sequence[str], remove: t.Sequence[str], k
     for adding, texts in ((True, add), (False, remove), (True, again)):
         for text in texts:
             try:
-                links.write_address(index, text, adding)
+                links.write_address(index, text, adding, "host" if text == HOST_ADDRESS else "global")
             except NetlinkRefused as error:
                 raise LinuxError("set the addresses of", name, str(error)) from None
     return len(add) + len(remove) + len(again)

@@ -10,6 +10,7 @@ import typing as t
 
 from ..._dataplane.peer_plan import plan_peers
 from ..._dataplane.peer_spec import Dump, Peer, PeerStep, Preshared
+from ..._values.generations import HOST_ADDRESS
 from .. import files
 from ..errors import LinuxError
 from ..netlink.links import link_names
@@ -56,7 +57,7 @@ def restore_device(name: str, was: t.Mapping[str, t.Any] | None) -> None:
     if differing:
         set_link(name, **differing)
     _restore_wireguard(name, old["implementation"], was)
-    have, want = set(link.get("addresses", ())), set(old["addresses"])
+    have, want = set(link.get("addresses", ())) - {HOST_ADDRESS}, set(old["addresses"])
     change_addresses(name, sorted(want - have), sorted(have - want), sorted(have & want))
     if link.get("up") != old["up"]:
         set_link(name, up=old["up"])

@@ -15,6 +15,7 @@ from .messages import (
     NLM_F_CREATE,
     NLM_F_EXCL,
     SCOPE_NAMES,
+    SCOPES,
     NetlinkRefused,
     RouteSocket,
     attribute,
@@ -228,13 +229,16 @@ def remove_link(index: int) -> None:
     _write(RTM_DELLINK, 0, _LINK.pack(0, 0, index, 0, 0))
 
 
-def write_address(index: int, text: str, add: bool) -> None:
-    """Add or delete ``address/length`` at a link. One that is there already, or gone already, is as it should be. Raises NetlinkRefused."""
+def write_address(index: int, text: str, add: bool, scope: str = "global") -> None:
+    """Add or delete ``address/length`` at a link; scope: a name of SCOPES.
+
+    One that is there already, or gone already, is as it should be. Raises NetlinkRefused.
+    """
     address, _slash, length = text.partition("/")
     family = ADDRESS_FAMILIES[6 if ":" in address else 4]
     packed = socket.inet_pton(family, address)
     body = (
-        _ADDRESS.pack(family, int(length), 0, 0, index)
+        _ADDRESS.pack(family, int(length), 0, SCOPES[scope], index)
         + attribute(_IFA_LOCAL, packed)
         + attribute(_IFA_ADDRESS, packed)
     )

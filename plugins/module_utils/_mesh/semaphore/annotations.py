@@ -7,20 +7,30 @@ from __future__ import annotations
 import typing as t
 
 from ..._values.addresses import Address, parse_address
+from ..._values.generations import NEXT
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
 
 DOMAIN = "wireguard.semaphore.uw.io"
+#: Of the records of a rotation of keys, which upstream programs do not read.
+ROTATION_DOMAIN = "rotation.multicluster.network"
 ADDRESS_TYPES = ("InternalIP", "ExternalIP")
 #: Where a device listens, and is announced, when nobody says otherwise.
 DEFAULT_PORT = 51820
 _CHOOSE = "write wireguard_endpoint for the host, the address at which other clusters reach it"
 #: Every key of the mesh, whatever cluster it is meant for.
-PATTERNS = ("*." + DOMAIN + "/pubKey", "*." + DOMAIN + "/endpoint")
+PATTERNS = (
+    "*." + DOMAIN + "/pubKey",
+    "*." + DOMAIN + "/endpoint",
+    "*." + ROTATION_DOMAIN + "/pubKey",
+    "*." + ROTATION_DOMAIN + "/state",
+)
 
 
 def key_of(cluster: str, what: str) -> str:
-    """The annotation meant for a cluster; ``what`` is ``pubKey`` or ``endpoint``."""
+    """The annotation meant for a cluster; ``what`` is ``pubKey`` or ``endpoint``. Of the bypass device towards it (``gcp/next``) ``pubKey`` or ``state``."""
+    if cluster.endswith(NEXT):
+        return f"{cluster[: -len(NEXT)]}.{ROTATION_DOMAIN}/{what}"
     return f"{cluster}.{DOMAIN}/{what}"
 
 
@@ -30,13 +40,12 @@ def keys_for(cluster: str) -> dict[str, str]:
 
 
 def cluster_of_key(key: object) -> str | None:
-    """The cluster that an annotation key is meant for, or None when the key is not Semaphore's."""
+    """The cluster that an annotation key is meant for, or None when the key is not of a Semaphore mesh."""
     if not isinstance(key, str):
         return None
-    for what in ("pubKey", "endpoint"):
-        tail = f".{DOMAIN}/{what}"
-        if key.endswith(tail):
-            return key[: -len(tail)]
+    for pattern in PATTERNS:
+        if key.endswith(pattern[1:]):
+            return key[: 1 - len(pattern)]
     return None
 
 

@@ -22,6 +22,7 @@ from ..._dataplane.constants import HOST_PACKETS, NODE_SOURCE
 from ..._plan.mesh_plan import MeshPlan
 from ..._values.addresses import host_cidr, network_key, parse_address, parse_network
 from ..._values.exported_ranges import ExportedRanges
+from ..._values.generations import bypass_device
 from ..._values.prefix_sets import PrefixSet
 
 #: What kube-proxy marks for its own masquerade, such as connections to a NodePort: their answer has to come back to this node.
@@ -37,7 +38,11 @@ def kept_table(plan: MeshPlan, host: str) -> dict[str, t.Any] | None:
     exported = part.exported
     keep = part.keep_pod_addresses or {"ranges": (), "required": False}
     kept = [parse_network(text) for text in keep["ranges"]]
-    devices = sorted(settings.device for settings in part.remotes.values())
+    devices = sorted(
+        name
+        for settings in part.remotes.values()
+        for name in (settings.device, bypass_device(settings.device))  # the same while keys are rotated
+    )
     if not (kept or exported) or not devices:
         return None
     same = PrefixSet.of(kept) - exported.translated

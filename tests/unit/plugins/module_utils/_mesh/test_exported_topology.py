@@ -243,7 +243,7 @@ def rules_of(topology: t.Any) -> dict[str, list[str]]:
 
 def test_the_table_of_a_node_has_its_own_address_alone() -> None:
     rules = rules_of(hosts())
-    came = 'iifname { "wireguard.aws" }'
+    came = 'iifname { "wg-rotate.aws", "wireguard.aws" }'
     assert rules["prerouting"] == [
         f"{came} dnat ip prefix to ip daddr map {{ 10.202.0.0/16 : 10.244.0.0/16, 10.203.22.27/32 : 10.22.22.27/32 }}"
     ]

@@ -648,10 +648,10 @@ def test_addresses_of_pods_are_kept_unless_the_variable_is_false(value: t.Any, r
     ).to_json()
     (table,) = node_tables(json.loads(json.dumps(to_wire(topology))), "aws-1")
     assert table["name"] == "multicluster-network-seed-nat" and table["chains"][0]["rules"] == [
-        'oifname { "wireguard.gcp" } meta nfproto ipv4 meta mark & 0x00004000 == 0x00004000 snat ip to $node_source4 fully-random',
-        'oifname { "wireguard.gcp" } meta mark & 0x00004000 == 0x00004000 return',
-        'oifname { "wireguard.gcp" } snat ip prefix to ip saddr map { 10.2.0.0/16 : 10.2.0.0/16 }',
-        'oifname { "wireguard.gcp" } meta nfproto ipv4 fib saddr type local snat ip to $node_source4',
+        'oifname { "wg-rotate.gcp", "wireguard.gcp" } meta nfproto ipv4 meta mark & 0x00004000 == 0x00004000 snat ip to $node_source4 fully-random',
+        'oifname { "wg-rotate.gcp", "wireguard.gcp" } meta mark & 0x00004000 == 0x00004000 return',
+        'oifname { "wg-rotate.gcp", "wireguard.gcp" } snat ip prefix to ip saddr map { 10.2.0.0/16 : 10.2.0.0/16 }',
+        'oifname { "wg-rotate.gcp", "wireguard.gcp" } meta nfproto ipv4 fib saddr type local snat ip to $node_source4',
     ]
     assert (table["before_routes"], table["optional"], table["sources"]) == (True, not required, ["10.2.3.0/24"])
     assert parse_table(request(table, "seed"))["refused"] == []

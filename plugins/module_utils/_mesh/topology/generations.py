@@ -1,0 +1,267 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The bypass devices of a fabric in which keys are being rotated, added to the plan of its Semaphore mesh. Pure.
+
+What each node does follows from the records of both ends alone, so that every run that plans the mesh finds the
+same: ``site``, ``verify`` and a reconciler leave a rotation as they find it, and only ``rotate_keys`` gives a step.
+"""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+from ..._plan.mesh_plan import MeshPlan, NodePlan, RemotePlan
+from ..._plan.plan import Pending
+from ..._values.addresses import contains, parse_network
+from ..._values.generations import NEXT, bypass_device, bypass_key_file
+from ..._values.keys import is_weak, parse_key
+from ..._values.refused import ValueRefused
+from ..._values.text import mapping
+from ..fabric.claims import label_of
+from ..semaphore.annotations import key_of
+from ..semaphore.rotation import PREPARE, PREPARED, RENEW, Record, keys_of, next_record, read_record, sends_aside
+from . import semaphore
+
+Data = dict[str, t.Any]
+#: {(host, remote cluster): record}
+Records = dict[tuple[str, str], Record]
+#: The UDP port of a bypass device is that of its device and this many; the next free one where a device has it.
+PORTS_APART = 1000
+_LAST_PORT = 65535
+
+
+class Order(t.NamedTuple):
+    """What a run of ``rotate_keys`` asks for: a step, and the hosts that get new keys."""
+
+    step: str = ""
+    hosts: tuple[str, ...] = ()
+
+    @classmethod
+    def of_json(cls, found: t.Mapping[str, t.Any] | None) -> Order:
+        """The option ``rotation`` of mesh_plan."""
+        given = found or {}
+        return cls(str(given.get("step") or ""), tuple(map(str, given.get("hosts") or ())))
+
+
+def with_rotation(
+    mesh: MeshPlan,
+    listings: t.Mapping[str, t.Any],
+    reported: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
+    order: Order = Order(),
+) -> MeshPlan:
+    """The plan with ``rotation`` of its nodes and clusters; listings and reported are those of plan_semaphore_mesh.
+
+    Annotations of nodes have their records, ``refused`` those that are none.
+    """
+    unread = {str(row["cluster"]) for row in mesh.failures}
+    held = _annotations(listings, unread)
+    refused: list[Data] = []
+    found = _read(mesh, held, reported or {}, refused)
+    records = _moved(mesh, found, order)
+    nodes = {
+        host: _with_record(mesh, host, node, records, held.get((node.cluster, node.node_name)) or {}, unread)
+        for host, node in mesh.nodes.items()
+    }
+    hosts = {(node.cluster, node.node_name): host for host, node in nodes.items()}
+    clusters = {}
+    for local, part in mesh.clusters.items():
+        rows = {remote: _peers(mesh, local, remote, hosts, records) for remote in part.remotes}
+        clusters[local] = part._replace(rotation={remote: peers for remote, peers in rows.items() if peers})
+    return mesh._replace(nodes=nodes, clusters=clusters, refused=[*mesh.refused, *refused], rotation_step=order.step)
+
+
+def records_of(mesh: MeshPlan) -> Records:
+    """The records as a plan has them, without the keys of bypass devices."""
+    return {
+        (host, remote): Record(row["phase"], row["port"], row.get("retired"))
+        for host, node in mesh.nodes.items()
+        for remote, row in node.rotation.items()
+    }
+
+
+def node_devices(mesh: MeshPlan, host: str) -> list[Data]:
+    """The devices of one host as node_dataplane takes them, with their bypass devices; semaphore.node_part has the others alone."""
+    devices: list[Data] = semaphore.node_part(mesh, host)["devices"]
+    node = mesh.nodes[host]
+    if not node.rotation:
+        return devices
+    peers = mesh.clusters[node.cluster].rotation
+    managed = {(other.cluster, other.node_name) for other in mesh.nodes.values() if other.publishable}
+    found: list[Data] = []
+    for device in devices:
+        row = node.rotation.get(device["remote"])
+        if row is None:
+            found.append(device)
+            continue
+        own = Record(row["phase"], row["port"], row.get("retired"))
+        rows = list(map(dict, peers.get(device["remote"]) or ()))
+        main, bypass = _both(device, own, rows)
+        aside = {row["node"] for row in _aside(own, rows)}
+        users = {row["node"] for row in device["peers"] if (device["remote"], row["node"]) in managed}
+        if mesh.rotation_step == RENEW and own.retired and users.issubset(aside):  # nobody sends by the device
+            main["retired_key"] = own.retired
+        found += [main, bypass]
+    return found
+
+
+def unread_devices(mesh: MeshPlan, host: str) -> list[str]:
+    """Bypass devices of a host of which the plan knows nothing, since a cluster could not be read: the node leaves them as they are."""
+    return list(mesh.nodes[host].rotation_unread)
+
+
+def _aside(own: Record, rows: t.Sequence[Data]) -> list[Data]:
+    """The peers to which a node sends by its bypass device."""
+    known = [row for row in rows if isinstance(row["public_key"], str)]
+    return [row for row in known if sends_aside(own, Record(row["phase"], 0, key=row["public_key"]))]
+
+
+def _both(device: Data, own: Record, rows: t.Sequence[Data]) -> tuple[Data, Data]:
+    """A device and its bypass device, with the routes into each."""
+    routes = sorted({cidr for row in _aside(own, rows) for cidr in row["allowed_ips"]})
+    # a range of a peer that stays, inside one that may go aside, keeps its own route from the first step to the last
+    covers = [parse_network(cidr) for row in rows for cidr in row["allowed_ips"]]
+    staying = [
+        cidr
+        for peer in device["peers"]
+        if peer.get("node") not in {row["node"] for row in rows}
+        for cidr in peer["allowed_ips"]
+        if any(contains(cover, parse_network(cidr)) for cover in covers)
+    ]
+    main = dict(
+        device,
+        either_way=True,
+        routes=[cidr for cidr in dict.fromkeys([*device["routes"], *staying]) if cidr not in routes],
+    )
+    bypass = {name: device[name] for name in ("mtu", "txqueuelen", "overlay")}
+    bypass["either_way"] = True
+    bypass.update(
+        name=bypass_device(device["name"]),
+        remote=device["remote"] + NEXT,
+        listen_port=own.port,
+        private_key_file=bypass_key_file(device["private_key_file"]),
+        routes=routes,
+        peers=[{name: value for name, value in row.items() if name != "phase"} for row in rows],
+    )
+    inside = {cidr for row in rows for cidr in row["allowed_ips"]}
+    borrowed = [cidr for cidr in device.get("borrowed") or () if cidr in inside]
+    return main, dict(bypass, borrowed=borrowed) if borrowed else bypass
+
+
+def _annotations(listings: t.Mapping[str, t.Any], unread: t.Container[str]) -> dict[tuple[str, str], Data]:
+    """{(cluster, node): annotations} of all clusters that were read."""
+    found: dict[tuple[str, str], Data] = {}
+    for cluster, listing in listings.items():
+        if cluster in unread or not isinstance(listing, dict):
+            continue
+        for item in listing.get("nodes") or ():
+            metadata = mapping(item, "metadata")
+            found[cluster, str(metadata.get("name"))] = mapping(metadata, "annotations")
+    return found
+
+
+def _read(
+    mesh: MeshPlan,
+    held: t.Mapping[tuple[str, str], Data],
+    reported: t.Mapping[str, t.Mapping[str, t.Any]],
+    refused: list[Data],
+) -> Records:
+    """The records of hosts of the inventory, with the keys that hosts reported in this run in place of published ones."""
+    found: Records = {}
+    for host, node in mesh.nodes.items():
+        own = held.get((node.cluster, node.node_name)) or {}
+        for remote in mesh.clusters[node.cluster].remotes:
+            try:
+                record = read_record(remote, own)
+                made = (reported.get(host) or {}).get(keys_of(remote)["key"])
+                if record is not None:
+                    key = parse_key(made) if made is not None else record.key
+                    found[host, remote] = record._replace(key=key)
+            except ValueRefused as error:
+                label = label_of(node.cluster, node.node_name)
+                refused.append({"object": label, "reason": error.reason, "message": f"{label}: {error.message}"})
+    return found
+
+
+def _moved(mesh: MeshPlan, found: Records, order: Order) -> Records:
+    """The records after the step that is asked for."""
+    nodes = mesh.nodes
+    changing = {nodes[host].cluster for host in order.hosts if host in nodes}
+    managed = {node.cluster for node in nodes.values() if node.publishable}
+    records: Records = {}
+    for host, node in nodes.items():
+        remotes = mesh.clusters[node.cluster].remotes
+        ports = _ports(remotes) if order.step == PREPARE else {}
+        for remote in remotes:
+            new = None
+            takes_part = host in order.hosts or remote in changing
+            if order.step == PREPARE and takes_part and node.publishable and remote in managed:
+                retired = node.published.get(key_of(remote, "pubKey")) if host in order.hosts else None
+                new = Record(PREPARED, ports[remote], retired)
+            record = next_record(found.get((host, remote)), order.step, new)
+            if record is not None:
+                records[host, remote] = record
+    return records
+
+
+def _ports(remotes: t.Mapping[str, RemotePlan]) -> dict[str, int]:
+    """{remote: UDP port of the bypass device}."""
+    taken = {settings.listen_port for settings in remotes.values()}
+    ports: dict[str, int] = {}
+    for remote, settings in sorted(remotes.items()):
+        port = settings.listen_port + PORTS_APART
+        while port in taken or port > _LAST_PORT:
+            port = port + 1 if port < _LAST_PORT else PORTS_APART + 1
+        ports[remote] = port
+        taken.add(port)
+    return ports
+
+
+def _with_record(
+    mesh: MeshPlan, host: str, node: NodePlan, records: Records, held: Data, unread: t.Container[str]
+) -> NodePlan:
+    """A host with its records, and with what its Node is to hold of them."""
+    remotes = mesh.clusters[node.cluster].remotes
+    missing = [
+        bypass_device(settings.device)
+        for remote, settings in sorted(remotes.items())
+        if node.cluster in unread or remote in unread
+    ]
+    rows: Data = {}
+    annotations, published, stale = dict(node.annotations), dict(node.published), list(node.stale)
+    for remote in remotes:
+        names, record = keys_of(remote), records.get((host, remote))
+        if record is None:
+            stale += [key for key in names.values() if key in held]
+            continue
+        if remote not in unread:
+            rows[remote] = {"phase": record.phase, "port": record.port, "retired": record.retired}
+        pending = Pending(f"public key of {node.node_name} towards {remote}{NEXT}")
+        annotations.update({names["state"]: record.state, names["key"]: record.key or pending})
+        published.update((key, held[key]) for key in names.values() if isinstance(held.get(key), str))
+    return node._replace(
+        annotations=annotations, published=published, stale=sorted(set(stale)), rotation=rows, rotation_unread=missing
+    )
+
+
+def _peers(
+    mesh: MeshPlan, local: str, remote: str, hosts: t.Mapping[tuple[str, str], str], records: Records
+) -> list[Data]:
+    """The peers of the bypass devices of one cluster towards another: peers of the devices, as far as their nodes have a record, at the port of that.
+
+    All that a record adds is a key and a port. Ranges and address are those of the claim, which was checked. A key that two nodes claim is neither's.
+    """
+    rows = []
+    for peer in mesh.clusters[local].remotes[remote].peers:
+        host = hosts.get((remote, str(peer.get("node"))))
+        record = records.get((host, local)) if host is not None else None
+        if record is None or (record.key is not None and is_weak(record.key)):
+            continue
+        endpoint = peer.get("endpoint")
+        where = f"{endpoint.rpartition(':')[0]}:{record.port}" if isinstance(endpoint, str) and endpoint else endpoint
+        key = record.key or Pending(f"public key of {peer.get('node')} towards {local}{NEXT}")
+        idle = record.phase not in (PREPARED, "aside")
+        row = dict(peer, public_key=key, endpoint=where, phase=record.phase)
+        rows.append(dict(row, persistent_keepalive=0) if idle else row)
+    count = collections.Counter(str(row["public_key"]) for row in rows)
+    return [row for row in rows if count[str(row["public_key"])] == 1]

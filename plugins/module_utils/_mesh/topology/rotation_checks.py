@@ -1,0 +1,212 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is in the way of a rotation of keys, and what each step of it needs of the one before. Pure; plans are in their JSON form."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..._plan.mesh_plan import MeshPlan
+from ..._values.generations import bypass_device
+from ..semaphore.annotations import key_of
+from ..semaphore.rotation import ASIDE, BACK, DONE, FINISHED, GO_ASIDE, GO_BACK, NO_STEP, PREPARE, RENEW, allowed_step
+from .generations import node_devices, records_of
+
+Data = dict[str, t.Any]
+#: How many names a message has.
+_SHOWN = 6
+#: What a key that changes in place costs where the other end learns it by an event, and what it waits for otherwise.
+_COST = "about 5 s where the other end follows events, else until it next reads the annotations"
+
+
+def refusal(mesh: MeshPlan, hosts: t.Collection[str], limited: t.Collection[str] | None, in_place: bool) -> str:
+    """Why no rotation of the keys of these hosts begins; empty where it may. limited: the hosts that ``--limit`` left, None without one."""
+    if mesh.spans_nodes:
+        return "rotate_keys is for the Semaphore mesh: a node of a KubeSpan mesh has one device that its neighbours expect [mode_unsupported]"
+    if mesh.failures:
+        names = ", ".join(sorted(str(row["cluster"]) for row in mesh.failures))
+        return f"cluster {names} could not be read, so nobody knows which keys its nodes have; run rotate_keys again when it answers [unreachable]"
+    strange = sorted(set(hosts) - set(mesh.nodes))
+    if strange:
+        return f"rotate_nodes: {_few(strange)} is no node of the fabric [unknown_host]"
+    records = records_of(mesh)
+    needed = participants(mesh, hosts) | {host for host, _remote in records}
+    if limited is not None and not needed.issubset(limited):
+        return (
+            f"--limit leaves out {_few(sorted(needed.difference(limited)))}, and a key changes at both ends together; name the nodes that get new keys in "
+            "rotate_nodes in place of --limit [outside_limit]"
+        )
+    contested = sorted(
+        f"{remote}/{row['node']}"
+        for part in mesh.clusters.values()
+        for remote, settings in part.remotes.items()
+        for row in settings.contested
+    )
+    if contested:
+        return f"{_few(contested)} claims what another node claims too; settle that first, see the warnings of the plan [contested]"
+    others = unmanaged(mesh, hosts)
+    if others and not in_place:
+        return (
+            f"{_few(others)} is no host of this inventory, and upstream programs know one key of a cluster: towards it the key would change in place, "
+            f"which loses packets of these pairs ({_COST}). Accept that with rotate_in_place: true [in_place]"
+        )
+    return ""
+
+
+def participants(mesh: MeshPlan, hosts: t.Collection[str]) -> set[str]:
+    """The hosts that a rotation concerns: those with new keys, and the nodes of the other clusters."""
+    nodes = mesh.nodes
+    clusters = {nodes[host].cluster for host in hosts if host in nodes}
+    return {host for host, node in nodes.items() if node.publishable and (host in hosts or (clusters - {node.cluster}))}
+
+
+def unmanaged(mesh: MeshPlan, hosts: t.Collection[str]) -> list[str]:
+    """``cluster/node`` of the peers of these hosts that are no hosts of the inventory."""
+    managed = _managed(mesh)
+    found: set[str] = set()
+    for host in hosts:
+        for remote, settings in mesh.cluster(mesh.node(host).cluster).remotes.items():
+            found.update(f"{remote}/{row['node']}" for row in settings.peers if (remote, row["node"]) not in managed)
+    return sorted(found)
+
+
+def _managed(mesh: MeshPlan) -> dict[tuple[str, str], str]:
+    return {(node.cluster, node.node_name): host for host, node in mesh.nodes.items() if node.publishable}
+
+
+def lines(mesh: MeshPlan, hosts: t.Collection[str], state: str, in_place: bool) -> list[str]:
+    """What a run will do, for people: each node, each pair."""
+    records = records_of(mesh)
+    found = []
+    phases = sorted({record.phase for record in records.values()})
+    if phases:
+        what = "goes on with" if state == FINISHED else "takes back"
+        found.append(f"{what} the rotation that an earlier run began ({', '.join(phases)})")
+    if state != FINISHED:
+        return found or ["no rotation has begun, so there is nothing to abandon"]
+    if not {ASIDE, BACK}.intersection(phases):
+        for host in sorted(hosts):
+            found += _host_lines(mesh, host)
+    others = unmanaged(mesh, hosts) if in_place else []
+    if others:
+        found.append(f"in place, with loss ({_COST}): pairs with {_few(others)}")
+    return found
+
+
+def _host_lines(mesh: MeshPlan, host: str) -> list[str]:
+    node, managed = mesh.nodes[host], _managed(mesh)
+    rows = []
+    for remote, settings in sorted(mesh.clusters[node.cluster].remotes.items()):
+        peers = [str(row["node"]) for row in settings.peers if (remote, row["node"]) in managed]
+        if peers and node.published.get(key_of(remote, "pubKey")):
+            name = settings.device
+            rows.append(f"{host}: new key of {name}, meanwhile by {bypass_device(name)}, with {_few(peers)}")
+    return rows
+
+
+def unfinished(
+    mesh: MeshPlan,
+    there: t.Collection[str],
+    results: t.Mapping[str, t.Mapping[str, t.Any]],
+    published: t.Mapping[str, t.Any],
+) -> str:
+    """Why the step before is not done everywhere: a node of the rotation that was lost on the way, or that refused a device, or a record that no cluster
+    took. there: hosts that the run still has; results: of node_dataplane; published: of node_annotations."""
+    records = records_of(mesh)
+    unread = sorted({str(row["cluster"]) for row in (*mesh.failures, *(published.get("failures") or ()))})
+    if unread:
+        return f"cluster {_few(unread)} could not be read or written, so no further step begins; run rotate_keys again when it answers [unreachable]"
+    if published.get("failed"):
+        return f"the records of the rotation could not be written: {published.get('msg')} [unreachable]"
+    lost = sorted({host for host, _remote in records}.difference(there))
+    if lost:
+        return (
+            f"{_few(lost)} did not do the last step, so no further one begins: every pair stays in a state that loses nothing. Run rotate_keys again when "
+            "all nodes answer, or with rotate_keys_state: abandoned [node_lost]"
+        )
+    for host in sorted({host for host, _remote in records}):
+        refused = [
+            row for row in (results.get(host) or {}).get("refused") or () if _concerns(mesh, host, str(row["object"]))
+        ]
+        if refused:
+            return "{host}: {object}: {message} [{reason}]".format(host=host, **refused[0])
+    return ""
+
+
+def _concerns(mesh: MeshPlan, host: str, thing: str) -> bool:
+    names = [str(device["name"]) for device in node_devices(mesh, host)]
+    routes = [cidr for device in node_devices(mesh, host) for cidr in device["routes"]]
+    return any(thing == name or thing.startswith((name + " ", name + "/")) for name in [*names, *routes])
+
+
+def unchanged(mesh: MeshPlan, results: t.Mapping[str, t.Mapping[str, t.Any]]) -> str:
+    """Which host still has the key that was to be replaced, after the step that renews keys; empty where none has."""
+    for (host, remote), record in sorted(records_of(mesh).items()):
+        key = ((results.get(host) or {}).get("public_keys") or {}).get(remote)
+        if record.phase == ASIDE and record.retired is not None and key == record.retired:
+            return (
+                f"{host} still has its old key towards {remote}, since not all nodes of {remote} were ready; run rotate_keys again: until then every packet "
+                "keeps the way that it has [not_renewed]"
+            )
+    return ""
+
+
+def order_of(step: str, mesh: MeshPlan, state: str) -> str:
+    """The step that the plans of a pass have."""
+    return allowed_step(step, records_of(mesh), state)
+
+
+def awaited(step: str, mesh: MeshPlan, host: str, state: str) -> tuple[list[Data], bool]:
+    """(tunnels, quiet) for which a host waits after a step, so that the next one may begin; no tunnels where there is nothing to wait for.
+
+    A peer that upstream programs run learns a new key in its own time, and is not waited for.
+    """
+    records = records_of(mesh)
+    own = {remote for owner, remote in records if owner == host}
+    if not own:
+        return [], False
+    following = {PREPARE: GO_ASIDE, RENEW: GO_BACK, GO_BACK: DONE}.get(step, NO_STEP)
+    if following == NO_STEP or allowed_step(following, records, state) == NO_STEP:
+        return [], False
+    managed, rows = _managed(mesh), []
+    for device in node_devices(mesh, host):
+        bypass = device["remote"].partition("/")
+        if bypass[0] not in own or (following == GO_BACK) == bool(bypass[1]):
+            continue
+        keys = [
+            str(row["public_key"])
+            for row in device["peers"]
+            if isinstance(row["public_key"], str) and (bypass[0], row["node"]) in managed
+        ]
+        rows.append({"device": device["name"], "peers": keys})
+    return rows, following == DONE
+
+
+def names_of_peers(mesh: MeshPlan, host: str) -> dict[tuple[str, str], str]:
+    """(device, public key) -> ``cluster/node``, bypass devices included."""
+    return {
+        (device["name"], str(row["public_key"])): f"{device['remote'].partition('/')[0]}/{row.get('node')}"
+        for device in node_devices(mesh, host)
+        for row in device["peers"]
+    }
+
+
+def missing_text(mesh: MeshPlan, host: str, missing: t.Sequence[t.Mapping[str, t.Any]], busy: t.Sequence[str]) -> str:
+    """What people have to know where a node waited in vain."""
+    if busy:
+        return f"{host}: {_few(busy)} still receives packets, so it stays and loses nothing; run rotate_keys again, or raise rotate_wait_seconds [still_used]"
+    names = names_of_peers(mesh, host)
+    rows = [
+        "no handshake by {device} with {0} ({endpoint}, from UDP port {listen_port})".format(
+            names.get((str(row["device"]), str(row["public_key"])), "a peer"), **row
+        )
+        for row in missing
+    ]
+    return (
+        f"{host}: {'; '.join(rows[:_SHOWN])}. Open these UDP ports between the nodes in both directions and run rotate_keys again, or with "
+        "rotate_keys_state: abandoned; until then every packet keeps the way that it has [no_handshake]"
+    )
+
+
+def _few(names: t.Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

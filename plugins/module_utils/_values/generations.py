@@ -1,0 +1,42 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names of the second device that carries packets while the key of the first one changes (rotate_keys)."""
+
+from __future__ import annotations
+
+#: Devices of a Semaphore mesh and their bypass devices. Both prefixes have the same length, so what fits into 15 bytes does so with either.
+_DEVICE, _BYPASS = "wireguard.", "wg-rotate."
+#: An address that both devices have while keys are rotated, and the device from then on. The kernel takes in packets by a device without an IPv4 address
+#: only where it would answer by that device, unless no reverse-path filter is on; with an address, loose mode is what it is called. Taking the last
+#: address of a device away would take its routes along. Its scope is the host, so that no packet has it as its source.
+HOST_ADDRESS = "169.254.255.254/32"
+#: What marks the remote of a bypass device where keys are known by their remote: ``gcp/next``. No cluster's name has a slash.
+NEXT = "/next"
+
+
+def bypass_device(device: str) -> str:
+    """The bypass device of a device: ``wg-rotate.gcp`` of ``wireguard.gcp``."""
+    return _BYPASS + device[len(_DEVICE) :]
+
+
+def same_tunnel(one: str | None, other: str) -> bool:
+    """Whether two devices are the same, or a device and its bypass device: while keys are rotated both have the same ranges, and one of them sends."""
+    if one == other or one is None:
+        return one == other
+    return (is_bypass(one) and one == bypass_device(other)) or (is_bypass(other) and other == bypass_device(one))
+
+
+def is_bypass(device: str) -> bool:
+    """Whether a device is a bypass device."""
+    return device.startswith(_BYPASS)
+
+
+def bypass_key_file(path: str) -> str:
+    """The key file of a bypass device, alongside that of its device."""
+    folder, dummy, name = path.rpartition("/")
+    return f"{folder}/{bypass_device(name)}"
+
+
+def is_bypass_key(path: str) -> bool:
+    """Whether a key file is of a bypass device, so that it goes with the device."""
+    return is_bypass(path.rpartition("/")[2])

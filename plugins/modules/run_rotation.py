@@ -1,0 +1,62 @@
+#!/usr/bin/python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: run_rotation
+short_description: Give a run of rotate_keys its next step
+version_added: 0.1.0
+author:
+  - multicluster.network authors (@multicluster-network)
+description:
+  - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
+  - With V(begin) refuses what cannot be rotated without loss, and returns what the run does. With any other step it makes sure that all nodes have done the
+    one before it, and sets the order for the plans of the mesh that follow.
+  - Runs on the controller, without a connection.
+options:
+  step:
+    description: The step.
+    type: str
+    choices: [begin, prepare, aside, renew, back, done]
+    required: true
+  state:
+    description: V(finished) goes on to the end, V(abandoned) makes no further key and takes away what an earlier run has begun.
+    type: str
+    choices: [finished, abandoned]
+    default: finished
+  nodes:
+    description: Hosts, groups and clusters that get new keys. Without it, all nodes.
+    type: list
+    elements: str
+    default: []
+  in_place:
+    description: Whether the key towards nodes that this inventory does not manage may change in place, which loses packets of these pairs.
+    type: bool
+    default: false
+extends_documentation_fragment:
+  - multicluster.network._attributes.internal
+  - multicluster.network._attributes.reads
+"""
+
+EXAMPLES = r"""
+- name: Give the run its next step
+  multicluster.network.run_rotation:
+    step: prepare
+"""
+
+RETURN = r"""
+order:
+  description: What the plans that follow are asked for, C(step) and C(hosts). An empty step leaves the rotation as it is.
+  type: dict
+  returned: success
+  sample: {step: prepare, hosts: [aws-node-1]}
+msg:
+  description: What the run does, as lines.
+  type: list
+  elements: str
+  returned: for V(begin)
+  sample: ["new keys for 4 nodes; the bypass devices listen on UDP port 52821"]
+"""
