@@ -22,6 +22,8 @@ STATE_ROOT = "/var/lib/multicluster-network"
 RUN_ROOT = "/run/multicluster-network"
 CODE_ROOT = "/usr/local/lib/multicluster-network"
 UNIT_ROOT = "/etc/systemd/system"
+#: The node's own files, as a pod sees them that is among its processes.
+HOST_ROOT = "/proc/1/root"
 WANTED_BY = UNIT_ROOT + "/multi-user.target.wants"
 
 #: The module whose ``main()`` the archive runs; it carries what that imports.
@@ -110,6 +112,14 @@ def code_folder(fabric: str) -> str:
 
 def _pod_code_folder(fabric: str) -> str:
     return f"{folder(fabric)}/code"
+
+
+def units_of_the_host(fabric: str) -> list[str]:
+    """In a node pod: units by which an earlier run over the host's own init left the mesh to systemd."""
+    if not node_pod.inside():
+        return []
+    names = (unit_name(fabric), watch_name(fabric))
+    return [f"{UNIT_ROOT}/{name}" for name in names if files.read_state(f"{HOST_ROOT}{UNIT_ROOT}/{name}") is not None]
 
 
 def agent_link(fabric: str) -> str:

@@ -146,3 +146,15 @@ def test_a_host_that_is_reached_otherwise_from_now_on_loses_the_link(host, monke
     gone = [change.id.rpartition("/")[2] for change in todo.of("delete")]
     assert "agent" in gone and len(gone) == 2
     assert not converge(STATE).changed
+
+
+def test_units_of_an_earlier_run_over_ssh_are_seen_from_a_node_pod(host, tmp_path, monkeypatch):
+    """Their program would apply the mesh at boot as the pod does; the pod cannot end them."""
+    monkeypatch.setattr(persistence, "HOST_ROOT", str(tmp_path / "host"))
+    unit = tmp_path / "host" / persistence.UNIT_ROOT.lstrip("/") / persistence.watch_name("f")
+    unit.parent.mkdir(parents=True)
+    unit.write_text("[Unit]\n", encoding="ascii")
+    assert persistence.units_of_the_host("f") == []
+    monkeypatch.setenv("MULTICLUSTER_NODE_POD", "f")
+    assert persistence.units_of_the_host("f") == [f"{persistence.UNIT_ROOT}/{persistence.watch_name('f')}"]
+    assert persistence.units_of_the_host("g") == []
