@@ -209,6 +209,8 @@ def test_verify_status_and_trace(fabric, inventory):
 SERVICES = {
     "multicluster_capabilities": ["service_mirror", "coredns_rewrite"],
     "service_mirror_create_namespace": True,
+    # the lab's kubelets have process namespaces of their own, in which no pod sees the node's kube-proxy
+    "verify_allow_unproven": True,
 }
 
 
