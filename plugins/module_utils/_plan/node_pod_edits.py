@@ -53,7 +53,7 @@ def edit_of(spec: t.Any, fabric: str, image: str = "") -> str:
             return f"{name} {_names(spec[name])}".strip()
     for name in ("hostNetwork", "hostPID", "automountServiceAccountToken"):
         if spec.get(name) is not desired[name]:
-            return f"{name} is not {str(desired[name]).lower()}"
+            return f"{name} is not {'true' if desired[name] else 'false'}"
     return (
         _of_names("container", spec.get("containers"), [CONTAINER])
         or _of_container(spec["containers"][0], desired["containers"][0], bool(image))

@@ -798,7 +798,10 @@ def test_a_mesh_of_nodes_misses_its_peers_too():
 
 def test_networks_count_as_announced_where_a_neighbour_listens():
     facts = verified.facts()
-    assert evidence.announcing(facts["mesh"], facts["found"]) == {"aws": {"203.0.113.1/32"}, "gcp": set()}
+    assert evidence.announcing(MeshPlan.from_json(facts["mesh"]), facts["found"]) == {
+        "aws": {"203.0.113.1/32"},
+        "gcp": set(),
+    }
 
 
 @pytest.mark.parametrize(
