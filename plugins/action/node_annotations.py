@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.rotation import DONE
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import kubespan, publishing
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
@@ -50,6 +51,9 @@ class _Annotations(InventoryAction):
                 return "the mesh is not planned in this run"
             options.setdefault("prefixes", mesh.annotation_patterns)
             leaves = options.get("state") in _GONE
+            order = (self.hostvars.context.get(kept.ROTATION) or {}).get("order") or {}
+            if order.get("step") == DONE:  # the records of all nodes go at once, as they are meant to
+                options["max_deletes"] = -1
             if not leaves and not self._task.check_mode:
                 self.hostvars.context.keep(kept.PUBLISHED, {"published": True})
             results = {} if leaves else job_output.results(variables, self.hostvars, hosts)

@@ -23,7 +23,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._status impor
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars
 
 Data = dict[str, t.Any]
-BEGIN = "begin"
+BEGIN, END = "begin", "end"
 
 
 class _Rotation(ActionBase):
@@ -35,7 +35,7 @@ class _Rotation(ActionBase):
         result, variables = super().run(tmp, task_vars), task_vars or {}
         unused, options = self.validate_argument_spec(
             {
-                "step": {"type": "str", "choices": [BEGIN, *STEPS], "required": True},
+                "step": {"type": "str", "choices": [BEGIN, *STEPS, END], "required": True},
                 "state": {"type": "str", "choices": list(STATES), "default": FINISHED},
                 "nodes": {"type": "list", "elements": "str", "default": []},
                 "in_place": {"type": "bool", "default": False},
@@ -56,6 +56,8 @@ class _Rotation(ActionBase):
             return dict(result, changed=False, order={}, state=state, msg=shown, _ansible_verbose_always=True)
         if step != PREPARE and not self._task.check_mode:
             self._judge(step, state, mesh, hostvars, variables)
+        if step == END:
+            return dict(result, changed=False, order={}, state=state)
         order = {"step": rotation_checks.order_of(step, mesh, state), "hosts": hosts}
         return dict(result, changed=False, order=order, state=state)
 

@@ -14,13 +14,13 @@ author:
 description:
   - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
   - With V(begin) refuses what cannot be rotated without loss, and returns what the run does. With any other step it makes sure that all nodes have done the
-    one before it, and sets the order for the plans of the mesh that follow.
+    one before it, and sets the order for the plans of the mesh that follow. V(end) sets none.
   - Runs on the controller, without a connection.
 options:
   step:
     description: The step.
     type: str
-    choices: [begin, prepare, aside, renew, back, done]
+    choices: [begin, prepare, aside, renew, back, done, end]
     required: true
   state:
     description: V(finished) goes on to the end, V(abandoned) makes no further key and takes away what an earlier run has begun.

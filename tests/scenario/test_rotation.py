@@ -43,7 +43,8 @@ def nothing_left(fabric):
     for node in fabric.nodes:
         assert not [name for name in fabric.wireguard(node) if name.startswith("wg-rotate")]
         assert "wg-rotate" not in fabric.sh(node, "ls", "/var/lib/semaphore-wireguard")
-        assert "wg-rotate" not in fabric.sh(node, "cat", "/var/lib/multicluster-network/default/dataplane.json")
+        state = json.loads(fabric.sh(node, "cat", "/var/lib/multicluster-network/default/dataplane.json"))
+        assert "wg-rotate" not in json.dumps([state["devices"], state["key_files"]])
         assert "wg-rotate" not in fabric.sh(node, "ip", "route", "show", "table", "all")
     for cluster in fabric.clusters:
         for node in (name for name in fabric.nodes if name.startswith(cluster)):

@@ -118,6 +118,8 @@ def unfinished(
         return f"cluster {_few(unread)} could not be read or written, so no further step begins; run rotate_keys again when it answers [unreachable]"
     if published.get("failed"):
         return f"the records of the rotation could not be written: {published.get('msg')} [unreachable]"
+    for row in published.get("refused") or ():
+        return "{object}: {message} [{reason}]".format(**row)
     lost = sorted({host for host, _remote in records}.difference(there))
     if lost:
         return (
