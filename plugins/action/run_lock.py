@@ -98,6 +98,9 @@ class ActionModule(ActionBase):
             check_choice(
                 self, "multicluster_lock", "run_lock_scope", self._task.args.get("scope", "controller"), variables
             )
+            # a typo would leave privileged pods where none are to be
+            pods = self._templar.template(variables.get("node_pods", "always"))
+            check_choice(self, "node_pods", "node_pods", pods, variables)
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from None
         unused, options = self.validate_argument_spec(argument_spec())

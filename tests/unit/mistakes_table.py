@@ -212,6 +212,13 @@ MISTAKES = [
         files=of_all("multicluster_mesh: kubespam"),
     ),
     Mistake(
+        "when node pods are there",
+        "all hosts",
+        "node_pods",
+        ("'during_run' is none of always, during_runs; did you mean during_runs?",),
+        files=of_all("node_pods: during_run"),
+    ),
+    Mistake(
         "kind of the lock",
         "all hosts",
         "multicluster_lock",

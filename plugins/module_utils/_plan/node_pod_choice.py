@@ -9,6 +9,7 @@ import typing as t
 from .._values.refused import ValueRefused, quoted
 from .node_pod_edits import EDITED, edit_of
 from .node_pod_manifests import CONTAINER, LABEL, NodePod
+from .objects import inside
 
 
 def choose_pod(
@@ -23,8 +24,8 @@ def choose_pod(
     found: list[tuple[str, NodePod]] = []
     why = f"there is no pod with the label {LABEL}={fabric} on the node {quoted(node)}"
     for item in items:
-        metadata, spec, status = (item.get(part) or {} for part in ("metadata", "spec", "status"))
-        labels = metadata.get("labels") or {}
+        metadata, spec, status = (inside(item, part) for part in ("metadata", "spec", "status"))
+        labels = inside(metadata, "labels")
         name, uid = metadata.get("name"), metadata.get("uid")
         if spec.get("nodeName") != node or labels.get(LABEL) != fabric:
             raise ValueRefused(
@@ -56,7 +57,8 @@ def choose_pod(
 
 def _not_running(status: t.Mapping[str, t.Any]) -> str:
     """Why the container of a pod does not run; empty where it does."""
-    for row in status.get("containerStatuses") or ():
+    rows = status.get("containerStatuses")
+    for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and row.get("name") == CONTAINER:
             state = row.get("state")
             if isinstance(state, dict) and "running" in state:

@@ -74,6 +74,7 @@ def before(of_host=False, **results):
         ("mesh", "validate", "multicluster_mesh", "semaphor", "semaphore, kubespan; did you mean semaphore?"),
         ("mesh", "plan", "mesh_mode", "kubspan", "semaphore, kubespan; did you mean kubespan?"),
         ("run_lock", "main", "multicluster_lock", "fabrik", "controller, fabric, none; did you mean fabric?"),
+        ("run_lock", "main", "node_pods", "during_run", "always, during_runs; did you mean during_runs?"),
         ("run_lock", "main", "run_lock_scope", "fabrik", "controller, fabric, none; did you mean fabric?"),
     ],
 )

@@ -133,3 +133,41 @@ def test_who_wrote_a_daemon_set():
     ]
     assert edits.writers({"metadata": {"managedFields": rows}}, "us") == ["kubectl-edit"]
     assert edits.writers({"metadata": {"managedFields": None}}, "us") == []
+
+
+JUNK = [None, [], {}, "x", 7, True, [None], {"x": None}, [{"name": []}], {"name": {}}]
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=repr)
+@pytest.mark.parametrize("path", sorted({tuple(row["path"]) for row in ROWS}), ids=str)
+def test_whatever_a_server_sends_is_a_refusal_or_a_pod(path, junk):
+    """Threat T53: never anything else, whatever is in the place of what is read."""
+    for depth in range(1, len(path) + 1):
+        spec = changed({"do": "none", "path": ["x"], "named": "", "value": None})
+        inner = spec
+        for step in path[: depth - 1]:
+            inner = inner[step]
+        try:
+            inner[path[depth - 1]] = junk
+        except IndexError:
+            continue
+        assert isinstance(edits.edit_of(spec, "demo", IMAGE), str)
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=repr)
+@pytest.mark.parametrize("part", ["metadata", "spec", "status", "labels", "containerStatuses", "state"])
+def test_strange_objects_are_refused_or_no_pod(part, junk):
+    strange = item()
+    if part == "labels":
+        strange["metadata"]["labels"] = junk
+    elif part == "containerStatuses":
+        strange["status"]["containerStatuses"] = junk
+    elif part == "state":
+        strange["status"]["containerStatuses"][0]["state"] = junk
+    else:
+        strange[part] = junk
+    try:
+        pod, why = choice.choose_pod([strange], "demo", "n1")
+    except ValueRefused:
+        return
+    assert pod is None and why
