@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The guide "it is red: what now" has every word that checks of the inventory, the mesh and preflight say, and no other."""
+"""The guide "Troubleshooting" has every word that checks of the inventory, the mesh and preflight say, and no other."""
 
 from __future__ import annotations
 
