@@ -127,7 +127,9 @@ def check_release(found: Data, fabric: str, path: str) -> None:
     Taken for no state at all it would be written anew, and what only the later release has made would be forgotten.
     """
     written = found.get("format")
-    if found.get("fabric") == fabric and _is(written, int) and written > max(FORMATS):
+    if found.get("fabric") != fabric or not isinstance(written, int) or isinstance(written, bool):
+        return
+    if written > max(FORMATS):
         raise ValueRefused(
             "state_of_later_release",
             f"{path} was written by a later release: its format is {written}, this one reads {max(FORMATS)}; "
