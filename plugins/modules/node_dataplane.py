@@ -630,6 +630,31 @@ kubespan:
       type: list
       elements: dict
       sample: [{affiliate_id: 9gamma, endpoint: "198.51.100.77:51999"}]
+discovery:
+  description: What was seen of the discovery service of a KubeSpan mesh, in check mode too.
+  type: dict
+  returned: where the mesh has a discovery service
+  contains:
+    url:
+      description: The service.
+      type: str
+      sample: https://discovery.talos.dev/
+    reached:
+      description: Whether it answered.
+      type: bool
+      sample: true
+    members:
+      description: How many other members of the mesh it has.
+      type: int
+      sample: 3
+    reason:
+      description: The reason of what is wrong, empty where nothing is.
+      type: str
+      sample: service_away
+    message:
+      description: The same as a sentence.
+      type: str
+      sample: ""
 probe:
   description:
     - What M(multicluster.network.node_probe) returns, without its C(changed) and C(refused); without O(probe.targets) only C(pods), C(strays)

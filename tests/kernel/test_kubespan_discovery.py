@@ -161,6 +161,8 @@ def nothing_of_a_node_in(joined):
 def test_two_hosts_meet_only_through_the_service_and_part(joined, wait_for):
     service = joined.serve()
     planned = joined.run("a", check=True)
+    url = "http://198.51.100.1:3000"
+    assert planned["discovery"] == {"url": url, "reached": True, "members": 0, "reason": "", "message": ""}
     assert [row["kind"] for row in planned["plan"]["changes"] if row["kind"] == "affiliate"] == ["affiliate"]
     assert not joined.log.exists() or b"AffiliateUpdate" not in joined.log.read_bytes()
     first = joined.run("a")
@@ -187,6 +189,7 @@ def test_two_hosts_meet_only_through_the_service_and_part(joined, wait_for):
     assert joined.peers("a") and joined.ping(PODS["b"] + ".9", PODS["a"] + ".9")
     away = joined.run("a")
     assert not away["changed"] and "[service_away]" in away["warnings"][0], away
+    assert away["discovery"]["reason"] == "service_away" and not away["discovery"]["reached"], away
     begun = int(time.time())
     service = joined.serve()  # with nothing in its memory: who leaves before it announced itself again is not missed by others until it expires
     for name in "ab":

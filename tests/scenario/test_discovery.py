@@ -52,6 +52,16 @@ def shown(fabric, node):
     return json.loads(fabric.sh(node, "cat", "/run/multicluster-network/default-kubespan.json"))
 
 
+def test_preflight_reaches_the_service_and_names_it(fabric, service):
+    run = play(fabric, "preflight")
+    assert f"discovery service {MESH['kubespan_discovery_url']}: reached by 3 of 3 nodes, 0 other members" in run.out, (
+        run.out[-4000:]
+    )
+    run = play(fabric, "preflight", kubespan_discovery_url=f"http://{ROUTER}:3999")
+    assert "discovery service: the discovery service" in run.out and "[service_away]" in run.out, run.out[-4000:]
+    assert f"discovery service http://{ROUTER}:3999: reached by 0 of 3 nodes" in run.out, run.out[-4000:]
+
+
 def test_site_joins_hosts_that_know_only_the_service(fabric, service):
     fabric.kubectl("talos", "delete", "node", "edge-1")
     run = play(fabric, "site").ok()

@@ -44,6 +44,7 @@ _PARTS = (
     "counts",
     "load_balancers",
     "sources",
+    "discovery",
     "imports",
     "notices",
 )

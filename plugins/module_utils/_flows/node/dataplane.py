@@ -85,6 +85,8 @@ def converge(spec: NodeSpec, check: bool = False) -> Data:
     )
     if node.identity is not None:
         result["kubespan"] = node.announcement()
+        if node.identity.found is not None:
+            result["discovery"] = node.identity.found.shown(node.identity.state["discovery"]["url"])
     if opened is not None:
         result["transaction"] = {"id": opened["id"], "seconds": opened["seconds"], "armed": opened["armed"]}
     answer: Data = to_wire(result)

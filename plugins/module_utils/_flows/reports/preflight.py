@@ -20,6 +20,7 @@ from ..._plan.access_review import missing, review
 from ..._plan.mesh_plan import MeshPlan
 from ..._plan.outcome import of_cluster, refused_whole
 from ..._services.mcs.names import EXPORT, IMPORT, VERSIONS
+from ..._status import discovery_services
 from ..._status.preflight import ERROR, SKEW, find
 from .status import unpacked
 
@@ -87,7 +88,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     )
     bad = [row for row in rows if row["level"] == ERROR]
     lines = _lines(rows) or ["nothing stands in the way"]
-    lines += source_lines(mesh.pod_ranges)
+    lines += source_lines(mesh.pod_ranges) + discovery_services.lines(request.get("node_plans") or {})
     return {
         "changed": False,
         "ok": not bad,
@@ -218,6 +219,7 @@ def _refused(request: t.Mapping[str, t.Any], mesh: MeshPlan, clusters: t.Contain
     """What plans refused. What leaves a capability nothing to do in a cluster stops it."""
     given = [("mesh", {"refused": mesh.refused}), *sorted((request.get("node_plans") or {}).items())]
     rows = [dict(row, where=where) for where, result in given for row in result.get("refused") or ()]
+    rows += discovery_services.findings(request.get("node_plans") or {})
     for capability, result in sorted((request.get("plans") or {}).items()):
         for row in result.get("refused") or ():
             stops = bool(result.get("failed")) or refused_whole(capability, row, clusters)

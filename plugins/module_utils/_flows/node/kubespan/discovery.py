@@ -178,6 +178,13 @@ class Found(t.NamedTuple):
     seen: list[str]
     rows: list[Row]
     problem: str
+    reason: str = ""
+
+    def shown(self, url: str) -> Data:
+        """What a play returns of it: {url, reached, members, reason, message}; no member counts before the secret opens its record."""
+        members = len(self.reading.members) if self.reading is not None else 0
+        reached = self.reading is not None
+        return {"url": url, "reached": reached, "members": members, "reason": self.reason, "message": self.problem}
 
 
 def ask(settings: t.Mapping[str, t.Any], secret: bytes, known: Members, own: tuple[str, str]) -> Found:
@@ -190,13 +197,17 @@ def ask(settings: t.Mapping[str, t.Any], secret: bytes, known: Members, own: tup
         seen, rows = talk.hello(), talk.rows()
     except ServiceError as error:
         return Found(
-            None, [], [], f"{error.message} [{error.reason}]; peers stay as they are, and the watcher goes on trying"
+            None,
+            [],
+            [],
+            f"{error.message} [{error.reason}]; peers stay as they are, and the watcher goes on trying",
+            error.reason,
         )
     finally:
         talk.service.close()
     reading = found_members.read_rows(rows, secret, known, own, time.time(), snapshot=True)
     problem = _WRONG_SECRET.format(settings["mesh_id"], settings["url"]) + " [wrong_secret]" if reading.problem else ""
-    return Found(reading, seen, rows, problem)
+    return Found(reading, seen, rows, problem, "wrong_secret" if problem else "")
 
 
 class Announcement(Part):
