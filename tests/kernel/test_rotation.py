@@ -163,7 +163,7 @@ class Pair:
 FILTERS = {"loose": {"all": 2, "default": 2}, "strict": {"all": 1, "default": 0}}
 
 
-@pytest.fixture(name="pair", params=FILTERS)
+@pytest.fixture(name="pair", params=[pytest.param("loose", marks=pytest.mark.takes_long), "strict"])
 def pair_fixture(request, new_node, implementation, tmp_path):
     del implementation  # auto takes the kernel where that has WireGuard
     pair = Pair(new_node, tmp_path, FILTERS[request.param])
@@ -197,6 +197,7 @@ def test_new_keys_lose_no_packet_and_break_no_stream(pair):
         assert "wg-rotate" not in state
 
 
+@pytest.mark.takes_long
 @pytest.mark.parametrize("pair", ["loose"], indirect=True)
 def test_the_control_loses_packets_by_a_key_that_changes_in_place(pair):
     """The witness sees what a rotation without a bypass device costs."""
