@@ -456,21 +456,6 @@ def test_pods_go_after_a_run_that_failed_or_was_killed(fabric, inventory):
     assert fabric.play("mesh", inventory=inventory).ok().changed == {}
 
 
-def test_hosts_of_one_cluster_are_reached_in_different_ways(fabric, inventory):
-    """One over its own init, the other by its pod; what the pod's way left on the first goes, and teardown knows both."""
-    tree = fabric.tree["aws_nodes"]
-    other = dict(tree["vars"], **tree["hosts"]["aws-node-2"])
-    folder = inventory / "host_vars"
-    folder.mkdir()
-    (folder / "aws-node-2.yml").write_text(json.dumps(other), encoding="utf-8")
-    fabric.play("mesh", inventory=inventory).ok()
-    assert [unit for unit in fabric.snapshot("aws-node-2")["aws-node-2"]["units"] if "multicluster" in unit]
-    assert not any(path.endswith("/agent") for path in kept(fabric, "aws-node-2"))
-    eventually(lambda: reaches(fabric) and reaches(fabric, "gcp-node-1", "aws-node-2"), bool)
-    assert fabric.play("mesh", inventory=inventory).ok().changed == {}
-    fabric.play("verify", inventory=inventory).ok()
-
-
 def test_teardown_leaves_nothing(fabric, inventory):
     fabric.play("teardown", inventory=inventory, variables={**SERVICES, "node_dataplane_remove_keys": True}).ok()
     gone(fabric)
