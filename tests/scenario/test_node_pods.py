@@ -419,7 +419,7 @@ DURING = {"node_pods": "during_runs"}
 
 
 def test_pods_go_between_runs(fabric, inventory):
-    """The kernel's part stays; only the tunnels of wireguard-go end with their pods, and are back with the next ones."""
+    """After a run that failed or was killed: tests/api/test_node_pods_end.py. The kernel's part stays; only the tunnels of wireguard-go end with their pods, and are back with the next ones."""
     before = compared(fabric, "aws-node-1")["aws-node-1"]
     assert set(fabric.play("mesh", inventory=inventory, variables=DURING).ok().changed) <= set(fabric.clusters)
     gone(fabric)
@@ -432,25 +432,6 @@ def test_pods_go_between_runs(fabric, inventory):
     run = fabric.play("status", inventory=inventory, variables={**DURING, "status_folder": str(fabric.state)}).ok()
     assert "after a reboot, a node is outside of the mesh until the next run" in " ".join(run.out.split())
     gone(fabric)
-
-
-def test_pods_go_after_a_run_that_failed_or_was_killed(fabric, inventory):
-    """Not before every change that nobody confirmed has been taken back, which a process in the pod does."""
-    run = fabric.play(
-        "mesh",
-        inventory=inventory,
-        variables={**DURING, "node_dataplane_tables": "no list", "ansible_node_pod_wait": 300},
-    )
-    assert run.rc != 0
-    gone(fabric, within=300)
-    words = ["ansible-playbook", "-i", str(inventory), "multicluster.network.mesh", "-e", json.dumps(DURING)]
-    running = subprocess.Popen(
-        words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=str(REPO), stdin=subprocess.DEVNULL
-    )
-    eventually(lambda: daemon_sets(fabric, "gcp"), bool)
-    running.kill()
-    running.wait()
-    gone(fabric, within=300)
     fabric.play("node_pods.make", inventory=inventory).ok()
     eventually(lambda: reaches(fabric), bool)
     assert fabric.play("mesh", inventory=inventory).ok().changed == {}
