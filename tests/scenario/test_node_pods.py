@@ -419,7 +419,10 @@ DURING = {"node_pods": "during_runs"}
 
 
 def test_pods_go_between_runs(fabric, inventory):
-    """After a run that failed or was killed: tests/api/test_node_pods_end.py. The kernel's part stays; only the tunnels of wireguard-go end with their pods, and are back with the next ones."""
+    """The kernel's part stays; only the tunnels of wireguard-go end with their pods, and are back with the next ones.
+
+    After a run that failed or was killed: tests/api/test_node_pods_end.py.
+    """
     before = compared(fabric, "aws-node-1")["aws-node-1"]
     assert set(fabric.play("mesh", inventory=inventory, variables=DURING).ok().changed) <= set(fabric.clusters)
     gone(fabric)
