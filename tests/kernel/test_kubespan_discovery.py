@@ -224,6 +224,9 @@ def test_a_first_join_that_is_taken_back_takes_its_record_along(joined, wait_for
     assert wait_for(lambda: joined.nodes["a"].run(*over), 60 * SLOW)
     time.sleep(2)
     assert joined.peers("b")
+    # one that leaves, and forgets its id in the same run, takes its record along too
+    joined.run("a", kubespan=None, remove_keys=True)
+    assert wait_for(lambda: not joined.peers("b"), 20 * SLOW)
 
 
 def test_a_wrong_secret_reads_nothing_and_is_reported(joined, wait_for):

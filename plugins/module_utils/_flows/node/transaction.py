@@ -294,7 +294,7 @@ def _take_back_record(fabric: str) -> None:
     from .kubespan import discovery  # not compiled on hosts without discovery
 
     with contextlib.suppress(LinuxError, OSError, ValueRefused):
-        discovery.take_away(fabric, announced)
+        discovery.take_away(announced, discovery.node_id_of(fabric))
 
 
 def put_back(journal: t.Mapping[str, t.Any]) -> None:

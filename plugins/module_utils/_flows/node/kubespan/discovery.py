@@ -263,9 +263,8 @@ class Announcement(Part):
         return []
 
 
-def take_away(fabric: str, settings: t.Mapping[str, t.Any]) -> None:
-    """This node's record at the service of these settings, where it has one. A service that is away forgets it by itself within its lifetime."""
-    node_id = _node_id(fabric)
+def take_away(settings: t.Mapping[str, t.Any], node_id: str) -> None:
+    """A node's record at the service of these settings; none without an id. A service that is away forgets it by itself within its lifetime."""
     if not node_id:
         return
     try:
@@ -281,27 +280,29 @@ def take_away(fabric: str, settings: t.Mapping[str, t.Any]) -> None:
         service.close()
 
 
-def _node_id(fabric: str) -> str:
+def node_id_of(fabric: str) -> str:
+    """The id by which this node is announced, of its file; empty where it has none."""
     return str((persistence.load_json(identity_path(fabric)) or {}).get("node_id") or "")
 
 
 class Withdrawal(Part):
-    """The record of a node that leaves: taken away, or said when it expires by itself."""
+    """The record of a node that leaves: taken away, or said when it expires by itself. The file with the id may go before it."""
 
     def __init__(self, fabric: str, previous: t.Mapping[str, t.Any]) -> None:
         self.fabric, self._settings = fabric, previous["discovery"]
 
     def gather(self) -> Data:
+        self._node_id = node_id_of(self.fabric)
         return {}
 
     def plan(self) -> Plan:
-        todo, node_id = Plan(), _node_id(self.fabric)
-        if node_id:
-            todo.delete("affiliate", node_id, {"service": self._settings["url"]})
+        todo = Plan()
+        if self._node_id:
+            todo.delete("affiliate", self._node_id, {"service": self._settings["url"]})
         return todo
 
     def apply(self) -> Data:
-        take_away(self.fabric, self._settings)
+        take_away(self._settings, self._node_id)
         return {}
 
     def verify(self) -> list[str]:
