@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The JSON form of plans, against plans that were recorded when a plan was a dict: what hosts, results and files get is the same."""
+"""The JSON form of plans, against recorded ones: what hosts, results and files get is the same, byte for byte with sorted keys.
+
+They were recorded when a plan was a dict. Who changes what plans contain records them anew, and looks at what differs.
+"""
 
 from __future__ import annotations
 
