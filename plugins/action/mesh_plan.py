@@ -14,10 +14,11 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import refused_lines
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
+from ansible_collections.multicluster.network.plugins.module_utils._trace.risks import Risks, asked_hosts
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.modules import mesh_plan
-from ansible_collections.multicluster.network.plugins.plugin_utils import job_output, node_part
+from ansible_collections.multicluster.network.plugins.plugin_utils import job_output, limit, node_part
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import (
     InventoryAction,
@@ -102,6 +103,14 @@ class _Plan(InventoryAction):
             raise ValueRefused("plan_differs", text.format(slices.shown(own)))
         definition["nodes"] = self.agreed["nodes"]
 
+    def _reachability(self, mesh: MeshPlan, variables: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        """Whether and of which hosts it has to be known what they lose, before the first write."""
+        inside = limit.hosts_inside(self.hostvars, variables)
+        nodes = self.inventory["nodes"]
+        declared = {host: row["wireguard_endpoint"] for host, row in nodes.items() if row.get("wireguard_endpoint")}
+        ask = asked_hosts(mesh, inside)
+        return {"ask": ask, "declared": declared, "judge": bool(ask) or Risks.of(mesh, declared, inside).any()}
+
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """The plan, and what an earlier one of this run refused."""
         result = super().run(tmp, task_vars)
@@ -120,6 +129,8 @@ class _Plan(InventoryAction):
                 after = MeshPlan.from_json(result["mesh"])
                 result["news"] = _news(self.before, after)
                 result["news_clusters"] = slices.news(self.before, after)
+            elif not boolean(self._task.args.get("validate_only", False)):
+                result["reachability"] = self._reachability(MeshPlan.from_json(result["mesh"]), task_vars or {})
         return dict(result, refused_before=self.refused_before)
 
 

@@ -169,6 +169,13 @@ news_clusters:
   elements: str
   returned: with O(again)
   sample: [aws]
+reachability:
+  description:
+    - Which hosts (C(ask)) have to be compared before the first write, since the plan could take paths from them, whether a run has to judge what it would
+      lose (C(judge)), and the endpoints that the inventory gives by hand (C(declared)).
+  type: dict
+  returned: in the first plan of a run
+  sample: {ask: [], judge: false, declared: {}}
 findings:
   description: What is wrong in the inventory, each with the place, the variable, a reason and what to write.
   type: list

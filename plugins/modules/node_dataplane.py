@@ -551,6 +551,13 @@ plan:
     unchanged: 0
     changes:
       - {action: create, kind: link, id: wireguard.gcp, fields: []}
+paths:
+  description:
+    - Devices, peers and routes that would change, without those of a device that would be created or deleted as a whole.
+    - C(links) by name with C(before) and C(after), C(peers) by C(device) and C(key), and C(routes).
+  type: dict
+  returned: in check mode, when one of them would change
+  sample: {links: {}, peers: [], routes: [{action: delete, device: wireguard.gcp, dst: 10.4.0.0/16}]}
 refused:
   description: What was left out, each with the object, a reason and a message.
   type: list

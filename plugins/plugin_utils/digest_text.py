@@ -71,6 +71,7 @@ _HOUSEKEEPING = (
     "debug",
     "validate_argument_spec",
     "meta",
+    "mesh_changes",
     "mesh_report",
     "run_changes",
     "run_failure",

@@ -63,6 +63,8 @@ COMPOSED: dict[tuple[str, str], str] = {
     ("run_guard", "clusters"): "both sides",
     ("systemd_unit", "units"): "texts that are made of templates",
     ("systemd_unit", "reads"): "a path that has the name of the fabric",
+    ("mesh_changes", "max_lost_pairs"): "its message names the variable of the role",
+    ("mesh_changes", "confirm_lost"): "its message names the variable of the role",
     ("run_round", "rounds"): "one round where nothing is to be carried on",
     ("node_probe", "for_ends"): "questions, or the one question of two variables",
     ("apinet_allocate", "clusters"): "chosen by the name of one of them",

@@ -83,6 +83,11 @@ def converge(spec: NodeSpec, check: bool = False) -> Data:
     result: Data = dict(
         todo.result(), warnings=warnings + todo.warnings, diff=todo.diff(), public_keys=node.public_keys(), stats=stats
     )
+    if check and todo.changed:
+        from ..._dataplane.path_changes import path_changes  # a run that writes returns none of it
+
+        paths = path_changes(todo.changes)
+        result.update({"paths": paths} if paths else {})
     if node.identity is not None:
         result["kubespan"] = node.announcement()
         if node.identity.found is not None:

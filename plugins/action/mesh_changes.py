@@ -1,0 +1,88 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a run changes for pairs of nodes, from the plan and the comparisons that it has kept."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
+from ansible_collections.multicluster.network.plugins.module_utils._trace.changes import Changes, judged
+from ansible_collections.multicluster.network.plugins.module_utils._trace.risks import Risks
+from ansible_collections.multicluster.network.plugins.module_utils._values.gc_pause import gc_paused
+from ansible_collections.multicluster.network.plugins.plugin_utils import limit
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars
+
+
+class _Changes(ActionBase):
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """The classes; a failure where a run would lose more than it may."""
+        result: dict[str, t.Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        unused, options = self.validate_argument_spec(
+            {
+                "step": {"type": "str", "choices": ["judge", "show"], "required": True},
+                "max_lost_pairs": {"type": "int", "default": 0},
+                "confirm_lost": {"type": "list", "elements": "str", "default": []},
+                "plan_file": {"type": "path"},
+            }
+        )
+        hostvars = run_vars(self, variables)
+        plan = hostvars.context.get(kept.PLAN) or {}
+        mesh = plan.get("mesh") or {}
+        if not mesh:
+            return dict(result, changed=False, skipped=True, skip_reason="the mesh is not planned in this run")
+        first = plan.get("reachability") or {}
+        judges = options["step"] == "judge"
+        hosts = first.get("ask") or () if judges else variables.get("ansible_play_hosts_all") or ()
+        hosts = [host for host in hosts if host in mesh["nodes"] and not mesh["nodes"][host].get("refused")]
+        found = collected.of_hosts(hostvars, hosts, kept.NODE)
+        unread = [host for host in hosts if not _read(found.get(host))]
+        with gc_paused():
+            changes = Changes(
+                mesh,
+                {host: _paths(row) for host, row in found.items()},
+                unread,
+                Risks.of(mesh, first.get("declared"), limit.hosts_inside(hostvars, variables)),
+            )
+            classes = changes.classes()
+        reach = judged(classes, unread, options["max_lost_pairs"], options["confirm_lost"])
+        _keep(options["plan_file"], reach)
+        result.update(changed=False, reachability=reach)
+        if judges and reach["stops"]:
+            return dict(result, failed=True, msg=reach["message"])
+        if reach["lines"] and not judges:
+            result.update(msg=reach["lines"], _ansible_verbose_always=True)
+        return result
+
+
+def _read(result: t.Mapping[str, t.Any] | None) -> bool:
+    return bool(result) and not any((result or {}).get(name) for name in ("failed", "unreachable", "skipped"))
+
+
+def _paths(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What a node would change, and of which clusters it keeps the peers all the same."""
+    kept = [row["object"] for row in result.get("refused") or () if row["reason"] == "delete_budget"]
+    return dict(result.get("paths") or {}, kept=kept)
+
+
+def _keep(path: str | None, reach: t.Mapping[str, t.Any]) -> None:
+    """Write all classes into the plan file."""
+    if path and pathlib.Path(path).exists():
+        with pathlib.Path(path).open(encoding="utf-8") as file:
+            document = json.load(file)
+        text = json.dumps(dict(document, reachability=reach), sort_keys=True, indent=1)
+        write_state(path, FileState("file", 0o600, text.encode("utf-8")))
+
+
+class ActionModule(Kept, _Changes):
+    """See DOCUMENTATION of the module."""

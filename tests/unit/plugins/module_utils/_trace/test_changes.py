@@ -1,0 +1,217 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a plan changes for pairs of nodes, alongside two evaluations of whole states, one pair at a time in the plainest way."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import ipaddress
+import itertools
+import os
+import random
+import typing as t
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.path_changes import path_changes
+from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan, reconcile
+from ansible_collections.multicluster.network.plugins.module_utils._trace import changes, risks
+
+Data = dict[str, t.Any]
+DOMAIN = "wireguard.semaphore.uw.io"
+
+
+def fabric(counts: t.Mapping[str, int]) -> Data:
+    """A plan in which everybody reaches everybody and has published it."""
+    nodes: Data = {}
+    for index, cluster in enumerate(sorted(counts)):
+        for number in range(counts[cluster]):
+            others = [name for name in counts if name != cluster]
+            said = {f"{other}.{DOMAIN}/endpoint": f"192.0.2.{number}:51820" for other in others}
+            said.update((f"{other}.{DOMAIN}/pubKey", f"{cluster}-{number}") for other in others)
+            nodes[f"{cluster}-{number}"] = {
+                "cluster": cluster,
+                "node_name": f"n{number}",
+                "pod_cidrs": [f"10.{10 + index}.{number}.0/24", f"fd00:{10 + index}:0:{number}::/64"],
+                "annotations": said,
+                "published": dict(said),
+            }
+    clusters: Data = {}
+    for local in counts:
+        remotes = {
+            remote: {
+                "device": f"wireguard.{remote}",
+                "mtu": 1420,
+                "listen_port": 51820,
+                "complete": True,
+                "routes": [{"dst": f"10.{10 + place}.0.0/16"}, {"dst": f"fd00:{10 + place}::/32"}],
+                "peers": [
+                    {
+                        "node": row["node_name"],
+                        "public_key": host,
+                        "endpoint": "192.0.2.9:51820",
+                        "allowed_ips": list(row["pod_cidrs"]),
+                    }
+                    for host, row in nodes.items()
+                    if row["cluster"] == remote
+                ],
+            }
+            for place, remote in enumerate(sorted(counts))
+            if remote != local
+        }
+        clusters[local] = {"remotes": remotes}
+    return {"clusters": clusters, "nodes": nodes, "refused": []}
+
+
+def spoiled(whole: Data, chance: random.Random) -> Data:
+    """The same with a few things missing or different."""
+    mesh = copy.deepcopy(whole)
+    for cluster in mesh["clusters"].values():
+        for settings in cluster["remotes"].values():
+            if chance.random() < 0.2:
+                settings["routes"].pop(chance.randrange(len(settings["routes"])))
+            if chance.random() < 0.2:
+                settings["mtu"] = chance.choice((1280, 1400))
+            for peer in list(settings["peers"]):
+                fate = chance.random()
+                if fate < 0.1:
+                    settings["peers"].remove(peer)
+                elif fate < 0.2:
+                    peer["allowed_ips"].pop()
+                elif fate < 0.3:
+                    peer["endpoint"] = "198.51.100.7:51820"
+                elif fate < 0.4:
+                    peer["public_key"] += "-new"
+    return mesh
+
+
+def devices(mesh: Data, host: str) -> Data:
+    return {row["device"]: row for row in mesh["clusters"][mesh["nodes"][host]["cluster"]]["remotes"].values()}
+
+
+def reported(before: Data, after: Data, host: str, absent: t.Collection[str] = ()) -> Data:
+    """What the node reports in check mode: the difference of two states. absent: devices that it does not have yet."""
+    old = {name: row for name, row in devices(before, host).items() if name not in absent}
+    new, todo = devices(after, host), Plan()
+
+    def links(rows: Data) -> Data:
+        return {name: {key: row[key] for key in ("mtu", "listen_port")} for name, row in rows.items()}
+
+    def peers(rows: Data) -> Data:
+        return {f"{name} {peer['public_key']}": peer for name, row in rows.items() for peer in row["peers"]}
+
+    def routes(rows: Data) -> Data:
+        return {f"{name} {one['dst']}": dict(one, dev=name) for name, row in rows.items() for one in row["routes"]}
+
+    for kind, of in (("link", links), ("peer", peers), ("route", routes)):
+        todo.extend(reconcile(kind, of(new), of(old)))
+    return path_changes(todo.changes)
+
+
+def way(mesh: Data, source: str, target: str, absent: t.Collection[str] = ()) -> t.Any:
+    """What carries packets from one host's pods to another's, None where nothing does: the plainest evaluation."""
+    here, there = mesh["nodes"][source], mesh["nodes"][target]
+    if here["cluster"] == there["cluster"]:
+        return "same cluster"
+    settings = mesh["clusters"][here["cluster"]]["remotes"][there["cluster"]]
+    if settings["device"] in absent:
+        return None
+    found = []
+    for pod in map(ipaddress.ip_network, there["pod_cidrs"]):
+        routes = [ipaddress.ip_network(row["dst"]) for row in settings["routes"]]
+        peers = [peer for peer in settings["peers"] if pod in map(ipaddress.ip_network, peer["allowed_ips"])]
+        if not peers or not any(pod.version == net.version and pod.subnet_of(net) for net in routes):
+            return None
+        found.append((peers[0]["public_key"], peers[0]["endpoint"]))
+    return settings["mtu"], settings["listen_port"], found
+
+
+def expected(before: Data, after: Data, absent: t.Mapping[str, t.Collection[str]]) -> t.Counter[str]:
+    found: t.Counter[str] = collections.Counter()
+    for one, two in itertools.combinations(sorted(after["nodes"]), 2):
+        old = [way(before, one, two, absent[one]), way(before, two, one, absent[two])]
+        new = [way(after, one, two), way(after, two, one)]
+        if None in old:
+            found["broken" if None in new else "gained"] += 1
+        elif None in new:
+            found["lost"] += 1
+        elif old != new:
+            found["moved"] += 1
+    return found
+
+
+def counted(rows: t.Sequence[Data]) -> t.Counter[str]:
+    found: t.Counter[str] = collections.Counter()
+    for row in rows:
+        kind = "moved" if row["kind"] == changes.RISKED else str(row["kind"])
+        found[kind.replace("still ", "")] += row["pairs"]
+    return found
+
+
+#: Random fabrics and changes; ``tests/run what_if`` takes 1,000.
+FABRICS = int(os.environ.get("MCN_FABRICS", "50"))
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_gained_lost_and_moved_are_the_difference_of_two_independent_evaluations(block):
+    for number in range(block, FABRICS, 5):
+        chance = random.Random(number)
+        counts = {name: chance.randint(1, 4) for name in ("a", "b", "c")[: chance.randint(2, 3)]}
+        whole = fabric(counts)
+        before = spoiled(whole, chance)
+        after = before if chance.random() < 0.1 else spoiled(whole, chance)
+        absent = {
+            host: [name for name in devices(before, host) if chance.random() < 0.1 and after is not before]
+            for host in after["nodes"]
+        }
+        paths = {host: reported(before, after, host, absent[host]) for host in after["nodes"]}
+        found = changes.Changes(after, paths).classes()
+        if after is before:
+            assert found == []
+        elif any(paths.values()):
+            assert counted(found) == expected(before, after, absent), (number, found)
+
+
+def test_a_first_installation_loses_nothing():
+    mesh = fabric({"a": 2, "b": 2})
+    for node in mesh["nodes"].values():
+        node["published"] = {}
+    mesh["clusters"]["a"]["remotes"]["b"]["peers"].pop()
+    paths = {host: reported(mesh, mesh, host, list(devices(mesh, host))) for host in mesh["nodes"]}
+    rows = changes.Changes(mesh, paths).classes()
+    assert counted(rows) == {"gained": 2, "broken": 2}
+    assert risks.asked_hosts(mesh) == []
+    assert changes.judged(rows, [], 0, [])["stops"] == []
+
+
+def test_what_is_published_and_refused_is_asked_of_the_nodes_that_look():
+    mesh = fabric({"a": 2, "b": 2})
+    assert risks.asked_hosts(mesh) == []
+    mesh["clusters"]["a"]["remotes"]["b"]["peers"].pop()
+    assert risks.asked_hosts(mesh) == ["a-0", "a-1"]
+    assert risks.asked_hosts(mesh, frozenset(["a-1", "b-0", "b-1"])) == ["a-1"]
+
+
+def test_a_node_that_could_not_be_compared_is_named_and_stops_nothing():
+    mesh = fabric({"a": 2, "b": 2})
+    mesh["clusters"]["a"]["remotes"]["b"]["peers"].pop()
+    rows = changes.Changes(mesh, {}, ["a-0", "a-1"]).classes()
+    found = changes.judged(rows, ["a-0", "a-1"], 0, [])
+    assert (found["lost"], found["stops"]) == (0, [])
+    assert found["lines"] == ["not proven: a-0, a-1 could not be compared"]
+
+
+def test_the_screen_has_ten_lines_and_the_worst_first():
+    rows = [
+        risks._class(kind, f"cause{number}", ("a", "b"), number, ("a-0", "b-0"), "")
+        for kind in (changes.LOST, changes.GAINED)
+        for number in range(1, 9)
+    ]
+    found = changes.judged(rows, ["x"], 0, ["cause1/a/b"])
+    assert len(found["lines"]) == changes.MOST_LINES
+    assert found["lines"][0].startswith("lost 1 pair [cause1/a/b], a-0 to b-0")
+    assert found["stops"] == [f"cause{number}/a/b" for number in range(2, 9)]
+    assert changes.judged(rows, [], 35, ["cause1/a/b"])["stops"] == []
+    assert changes.judged(rows, [], -1, [])["stops"] == []
