@@ -162,7 +162,7 @@ class Changes:
             }
             self._peers[local, there.cluster] = known
         if self.pairs.whole:
-            return "", there.pods
+            return "", () if (local, there.host) in self.pairs.found else there.pods
         return known.get(there.node, ("", ()))
 
     def device(self, local: str, remote: str) -> str:
