@@ -12,6 +12,7 @@ import typing as t
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.module_utils._trace.changes import Changes, judged
 from ansible_collections.multicluster.network.plugins.module_utils._trace.risks import Risks
@@ -38,13 +39,13 @@ class _Changes(ActionBase):
         )
         hostvars = run_vars(self, variables)
         plan = hostvars.context.get(kept.PLAN) or {}
-        mesh = plan.get("mesh") or {}
-        if not mesh:
+        mesh = MeshPlan.from_json(plan.get("mesh") or {})
+        if not mesh.nodes:
             return dict(result, changed=False, skipped=True, skip_reason="the mesh is not planned in this run")
         first = plan.get("reachability") or {}
         judges = options["step"] == "judge"
         hosts = first.get("ask") or () if judges else variables.get("ansible_play_hosts_all") or ()
-        hosts = [host for host in hosts if host in mesh["nodes"] and not mesh["nodes"][host].get("refused")]
+        hosts = [host for host in hosts if host in mesh.nodes and not mesh.nodes[host].refused]
         found = collected.of_hosts(hostvars, hosts, kept.NODE)
         unread = [host for host in hosts if not _read(found.get(host))]
         with gc_paused():

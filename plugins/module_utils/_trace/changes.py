@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .._values.text import mapping
+from .._plan.mesh_plan import MeshPlan
 from . import causes
 from .classes import UNREAD, Pairs, Range, Seat, ranges
 from .path_rows import PathRows, covered
@@ -48,7 +48,7 @@ class Changes:
 
     def __init__(
         self,
-        mesh: t.Mapping[str, t.Any],
+        mesh: MeshPlan,
         paths: t.Mapping[str, t.Mapping[str, t.Any]],
         unread: t.Collection[str] = (),
         risks: Risks | None = None,
@@ -145,8 +145,8 @@ class Changes:
         """The plan's routes to a cluster."""
         known = self._known_routes.get((local, remote))
         if known is None:
-            settings = {} if self.pairs.whole else mapping(self.mesh, "clusters", local, "remotes", remote)
-            known = ranges([row.get("dst") for row in settings.get("routes") or ()])
+            settings = None if self.pairs.whole else self.mesh.cluster(local).remotes.get(remote)
+            known = ranges([row.get("dst") for row in settings.routes] if settings else ())
             self._known_routes[local, remote] = known
         return known
 
@@ -154,11 +154,10 @@ class Changes:
         """(key, ranges) of the plan's peer for a node."""
         known = self._peers.get((local, there.cluster))
         if known is None:
-            settings = mapping(self.mesh, "clusters", local, "remotes", there.cluster)
+            settings = self.mesh.cluster(local).remotes.get(there.cluster)
             known = {
                 str(row.get("node")): (str(row.get("public_key")), ranges(row.get("allowed_ips")))
-                for row in settings.get("peers") or ()
-                if isinstance(row, dict)
+                for row in (settings.peers if settings else ())
             }
             self._peers[local, there.cluster] = known
         if self.pairs.whole:
@@ -169,8 +168,8 @@ class Changes:
         """The device by which a cluster's nodes send to another."""
         if self.pairs.whole:
             return "kubespan"
-        settings = mapping(self.mesh, "clusters", local, "remotes", remote)
-        return str(settings.get("device") or "")
+        settings = self.mesh.cluster(local).remotes.get(remote)
+        return settings.device if settings else ""
 
     def _add(
         self, found: dict[tuple[str, str], Data], kind: str, cause: str, ends: tuple[str, str], number: int
@@ -213,10 +212,10 @@ def _judge(there: _Way, back: _Way) -> tuple[str, str, bool]:
     return "", "", False
 
 
-def _refusals(mesh: t.Mapping[str, t.Any]) -> dict[tuple[str, str], tuple[str, str]]:
+def _refusals(mesh: MeshPlan) -> dict[tuple[str, str], tuple[str, str]]:
     """{(cluster, node): (reason, message)} of claims that the plan refuses."""
     found: dict[tuple[str, str], tuple[str, str]] = {}
-    for row in mesh.get("refused") or ():
+    for row in mesh.refused:
         cluster, _slash, node = str(row.get("object")).partition("/")
         found.setdefault((cluster, node), (str(row.get("reason")), str(row.get("message"))))
     return found

@@ -11,7 +11,7 @@ import typing as t
 
 from .._mesh.semaphore.annotations import key_of
 from .._mesh.semaphore.device import DEFAULT_MTU
-from .._values.text import mapping
+from .._plan.mesh_plan import MeshPlan
 from .classes import UNREAD, Pairs
 
 Data = dict[str, t.Any]
@@ -40,7 +40,7 @@ class Risks:
     @classmethod
     def of(
         cls,
-        mesh: t.Mapping[str, t.Any],
+        mesh: MeshPlan,
         declared: t.Mapping[str, t.Any] | None = None,
         inside: frozenset[str] | None = None,
     ) -> Risks:
@@ -66,7 +66,7 @@ class Risks:
         return _MESSAGES.get(cause, "").format(host)
 
 
-def asked_hosts(mesh: t.Mapping[str, t.Any], inside: frozenset[str] | None = None) -> list[str]:
+def asked_hosts(mesh: MeshPlan, inside: frozenset[str] | None = None) -> list[str]:
     """Hosts that have to be read before the first write, since what is published cannot tell whether they lose a path."""
     pairs = Pairs(mesh)
     by_cluster: dict[str, list[str]] = {}
@@ -78,27 +78,26 @@ def asked_hosts(mesh: t.Mapping[str, t.Any], inside: frozenset[str] | None = Non
         if cause != UNREAD and _published(mesh, target, None if pairs.whole else cluster):
             found.update(by_cluster.get(cluster, ()))
     for cluster, hosts in by_cluster.items():
-        remotes = mapping(mesh, "clusters", cluster, "remotes").values()
-        if any(isinstance(row.get("mtu"), int) and row["mtu"] > DEFAULT_MTU for row in remotes):
+        if any(remote.mtu > DEFAULT_MTU for remote in mesh.cluster(cluster).remotes.values()):
             found.add(hosts[0])  # all nodes of a cluster have one MTU for each remote cluster
         if inside is not None and not inside.issuperset(pairs.seats):
             found.update(hosts)  # a key that is new for them is unknown outside
     return sorted(found)
 
 
-def _published(mesh: t.Mapping[str, t.Any], host: str, cluster: str | None) -> bool:
+def _published(mesh: MeshPlan, host: str, cluster: str | None) -> bool:
     """Whether a host was in the mesh before, for one cluster or at all."""
-    published = mapping(mesh, "nodes", host, "published")
+    published = mesh.nodes[host].published
     return bool(published) if cluster is None else bool(published.get(key_of(cluster, "pubKey")))
 
 
-def _endpoints(mesh: t.Mapping[str, t.Any], declared: t.Mapping[str, t.Any]) -> dict[tuple[str, str], str]:
+def _endpoints(mesh: MeshPlan, declared: t.Mapping[str, t.Any]) -> dict[tuple[str, str], str]:
     """{(cluster that looks, host): cause} where a host is to be reached elsewhere than it is published, and no Node reports that."""
     found = {}
-    for host, node in mapping(mesh, "nodes").items():
-        published, desired = mapping(node, "published"), mapping(node, "annotations")
-        for cluster in mapping(mesh, "clusters"):
-            before, after = published.get(key_of(cluster, "endpoint")), desired.get(key_of(cluster, "endpoint"))
+    for host, node in mesh.nodes.items():
+        for cluster in mesh.clusters:
+            key = key_of(cluster, "endpoint")
+            before, after = node.published.get(key), node.annotations.get(key)
             if not (isinstance(before, str) and isinstance(after, str)) or before == after:
                 continue
             if not _published(mesh, host, cluster):
@@ -110,30 +109,27 @@ def _endpoints(mesh: t.Mapping[str, t.Any], declared: t.Mapping[str, t.Any]) -> 
     return found
 
 
-def _left(mesh: t.Mapping[str, t.Any]) -> t.Iterator[Data]:
+def _left(mesh: MeshPlan) -> t.Iterator[Data]:
     """A class for each cluster that keeps keys for one that the inventory does not have any more."""
-    for gone, holders in sorted(mapping(mesh, "left_clusters").items()):
+    for gone, holders in sorted((mesh.left_clusters or {}).items()):
         for cluster in holders:
-            hosts = sorted(host for host, row in mapping(mesh, "nodes").items() if row.get("cluster") == cluster)
+            hosts = sorted(host for host, node in mesh.nodes.items() if node.cluster == cluster)
             if hosts:
                 text = f"cluster {gone} is not in the inventory any more; the playbook leave takes a cluster out of the fabric"
                 yield _class("lost", CLUSTER_LEFT, (cluster, gone), len(hosts), (hosts[0], gone), text)
 
 
-def _two_clusters(mesh: t.Mapping[str, t.Any]) -> t.Iterator[Data]:
+def _two_clusters(mesh: MeshPlan) -> t.Iterator[Data]:
     """A class for each host with a Node in another cluster than its variable has."""
-    nodes = mapping(mesh, "nodes")
-    for host, row in sorted(nodes.items()):
-        if row.get("refused") != "node_missing":
+    for host, node in sorted(mesh.nodes.items()):
+        if node.refused != "node_missing":
             continue
-        for cluster, names in sorted(mapping(mesh, "without_host").items()):
-            others = [name for name, other in sorted(nodes.items()) if other.get("cluster") != cluster and name != host]
-            if cluster == row.get("cluster") or row.get("node_name") not in names or not others:
+        for cluster, names in sorted((mesh.without_host or {}).items()):
+            others = [name for name, other in sorted(mesh.nodes.items()) if other.cluster != cluster and name != host]
+            if cluster == node.cluster or node.node_name not in names or not others:
                 continue
-            text = f"{host} is a node of cluster {cluster}, and its multicluster_cluster is {row.get('cluster')}; is it in two groups?"
-            yield _class(
-                "risked", TWO_CLUSTERS, (cluster, str(row.get("cluster"))), len(others), (host, others[0]), text
-            )
+            text = f"{host} is a node of cluster {cluster}, and its multicluster_cluster is {node.cluster}; is it in two groups?"
+            yield _class("risked", TWO_CLUSTERS, (cluster, node.cluster), len(others), (host, others[0]), text)
 
 
 def _class(kind: str, cause: str, clusters: tuple[str, str], pairs: int, example: tuple[str, str], text: str) -> Data:

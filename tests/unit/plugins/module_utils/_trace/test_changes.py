@@ -16,6 +16,7 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.path_changes import path_changes
+from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan, reconcile
 from ansible_collections.multicluster.network.plugins.module_utils._trace import changes, risks
 
@@ -167,7 +168,7 @@ def test_gained_lost_and_moved_are_the_difference_of_two_independent_evaluations
             for host in after["nodes"]
         }
         paths = {host: reported(before, after, host, absent[host]) for host in after["nodes"]}
-        found = changes.Changes(after, paths).classes()
+        found = changes.Changes(MeshPlan.from_json(after), paths).classes()
         if after is before:
             assert found == []
         elif any(paths.values()):
@@ -180,25 +181,27 @@ def test_a_first_installation_loses_nothing():
         node["published"] = {}
     mesh["clusters"]["a"]["remotes"]["b"]["peers"].pop()
     paths = {host: reported(mesh, mesh, host, list(devices(mesh, host))) for host in mesh["nodes"]}
-    rows = changes.Changes(mesh, paths).classes()
+    rows = changes.Changes(MeshPlan.from_json(mesh), paths).classes()
     assert counted(rows) == {"gained": 2, "broken": 2}
-    assert risks.asked_hosts(mesh) == []
+    assert risks.asked_hosts(MeshPlan.from_json(mesh)) == []
     assert changes.judged(rows, [], 0, [])["stops"] == []
 
 
 def test_what_is_published_and_refused_is_asked_of_the_nodes_that_look():
     mesh = fabric({"a": 2, "b": 2})
-    assert risks.asked_hosts(mesh) == []
+    assert risks.asked_hosts(MeshPlan.from_json(mesh)) == []
     mesh["clusters"]["a"]["remotes"]["b"]["peers"].pop()
-    assert risks.asked_hosts(mesh) == ["a-0", "a-1"]
+    assert risks.asked_hosts(MeshPlan.from_json(mesh)) == ["a-0", "a-1"]
     inside = frozenset(["a-1", "b-0"])
-    assert risks.asked_hosts(mesh, inside) == ["a-1", "b-0"], "their keys may be new, which nobody outside knows"
+    assert risks.asked_hosts(MeshPlan.from_json(mesh), inside) == ["a-1", "b-0"], (
+        "their keys may be new, which nobody outside knows"
+    )
 
 
 def test_a_node_that_could_not_be_compared_is_named_and_stops_nothing():
     mesh = fabric({"a": 2, "b": 2})
     mesh["clusters"]["a"]["remotes"]["b"]["peers"].pop()
-    rows = changes.Changes(mesh, {}, ["a-0", "a-1"]).classes()
+    rows = changes.Changes(MeshPlan.from_json(mesh), {}, ["a-0", "a-1"]).classes()
     found = changes.judged(rows, ["a-0", "a-1"], 0, [])
     assert (found["lost"], found["stops"]) == (0, [])
     assert found["lines"] == ["not proven: a-0, a-1 could not be compared"]
@@ -230,7 +233,7 @@ def test_in_a_full_mesh_only_peers_that_nodes_have_are_lost():
         for number in range(3)
     }
     mesh = {"mode": "kubespan", "nodes": nodes, "clusters": {"a": {"remotes": {}}}, "kubespan": {"affiliates": []}}
-    assert risks.asked_hosts(mesh) == ["a-0", "a-1", "a-2"]
+    assert risks.asked_hosts(MeshPlan.from_json(mesh)) == ["a-0", "a-1", "a-2"]
 
     def rows(numbers: t.Iterable[int], after: Data | None) -> Data:
         return {
@@ -247,6 +250,6 @@ def test_in_a_full_mesh_only_peers_that_nodes_have_are_lost():
         }
 
     every = {f"a-{number}": rows({0, 1, 2} - {number}, None) for number in range(3)}
-    assert counted(changes.Changes(mesh, every).classes()) == {"lost": 3}
+    assert counted(changes.Changes(MeshPlan.from_json(mesh), every).classes()) == {"lost": 3}
     one = {"a-0": rows([1], {"endpoint": "192.0.2.2:5", "allowed_ips": ["10.1.1.0/24"]})}
-    assert counted(changes.Changes(mesh, one).classes()) == {"broken": 3}
+    assert counted(changes.Changes(MeshPlan.from_json(mesh), one).classes()) == {"broken": 3}
