@@ -30,7 +30,7 @@ options:
     type: int
     default: 0
   confirm_lost:
-    description: Names of classes that may be lost, as RV(reachability.classes) has them.
+    description: Names of classes that may be lost, as C(classes) of RV(reachability) has them.
     type: list
     elements: str
     default: []
