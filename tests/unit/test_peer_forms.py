@@ -27,7 +27,9 @@ FORM = {"_dataplane/peer_spec.py", "_dataplane/journal.py"}
 #: The KubeSpan mesh's peers with several endpoints, in the state file.
 MESH_FORM = {"_mesh/kubespan/peers.py"}
 #: What shows peers of nodes to people and to the controller.
-SHOWN = {"_flows/node/probe.py", "_flows/node/status.py", "_flows/node/trace/facts.py"}
+SHOWN = {"_flows/node/probe.py", "_flows/node/status.py", "_flows/node/trace/facts.py", "_dataplane/path_changes.py"}
+#: What chooses among the plan's rows of peers and changes none of their addresses.
+CHOSEN = {"_mesh/topology/generations.py"}
 
 
 def naming(key: str, *rooms: str) -> set[str]:
@@ -66,7 +68,7 @@ def test_one_file_has_the_json_form_of_a_peer() -> None:
         "_mesh/fabric",
         "_mesh/topology",
     )
-    assert naming("allowed_ips", *rooms) == FORM | MESH_FORM | SHOWN
+    assert naming("allowed_ips", *rooms) == FORM | MESH_FORM | SHOWN | CHOSEN
 
 
 def test_a_claim_is_a_frozen_value_around_the_peer_that_travels() -> None:
