@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 import pytest
-from trace_router import (
+from trace_router import (  # pylint: disable=unused-import
     CLIENT,
     FORWARD,
     PASSES,
@@ -22,7 +22,7 @@ from trace_router import (
     ends,
     flow,
     places,
-    router_fixture,  # noqa: F401 pylint: disable=unused-import
+    router_fixture,  # noqa: F401
     traced,
 )
 

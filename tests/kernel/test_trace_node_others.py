@@ -16,7 +16,7 @@ import time
 
 import pytest
 from conftest import DRIVER, MODULE_UTILS, flow_environment
-from trace_router import (
+from trace_router import (  # pylint: disable=unused-import
     FORWARD,
     PASSES,
     SERVER,
@@ -24,7 +24,7 @@ from trace_router import (
     ends,
     flow,
     places,
-    router_fixture,  # noqa: F401 pylint: disable=unused-import
+    router_fixture,  # noqa: F401
     traced,
 )
 

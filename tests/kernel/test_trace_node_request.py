@@ -16,7 +16,7 @@ import sys
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._values.packed import unpack
-from trace_router import (
+from trace_router import (  # pylint: disable=unused-import
     NUMBER,
     PASSES,
     SERVER,
@@ -24,7 +24,7 @@ from trace_router import (
     ask,
     flow,
     places,
-    router_fixture,  # noqa: F401 pylint: disable=unused-import
+    router_fixture,  # noqa: F401
 )
 
 pytestmark = pytest.mark.other_kernel

@@ -16,19 +16,19 @@ from .._values.text import mapping
 Data = dict[str, t.Any]
 #: A peer, an affiliate, a route or a refusal in the form that results and the options of node_dataplane have.
 Row = t.Mapping[str, t.Any]
-Value = t.TypeVar("Value", covariant=True)
+Value_co = t.TypeVar("Value_co", covariant=True)
 SEMAPHORE, KUBESPAN = "semaphore", "kubespan"
 
 
-class Parsed(t.Mapping[str, Value]):
+class Parsed(t.Mapping[str, Value_co]):
     """A mapping of JSON objects, each parsed when it is first read. What is no object is left out."""
 
-    def __init__(self, rows: t.Any, parse: t.Callable[[Row], Value]) -> None:
+    def __init__(self, rows: t.Any, parse: t.Callable[[Row], Value_co]) -> None:
         self._rows = {name: row for name, row in mapping(rows).items() if isinstance(row, dict)}
         self._parse = parse
-        self._known: dict[str, Value] = {}
+        self._known: dict[str, Value_co] = {}
 
-    def __getitem__(self, name: str) -> Value:
+    def __getitem__(self, name: str) -> Value_co:
         if name not in self._known:
             self._known[name] = self._parse(self._rows[name])
         return self._known[name]
