@@ -465,6 +465,8 @@ class Follower:
             members, seen = found_members.aged(self._members, self._clock()), list(self._seen)
             if files.read_folder(persistence.folder(self.fabric)) is not None:
                 _write_members(self.fabric, members, seen)
+                if not self._joined():  # it left between the question and the writing
+                    files.remove(members_path(self.fabric))
 
     def news(self) -> bool:
         """Whether what it shows has changed since it was shown; members that wait are written."""
