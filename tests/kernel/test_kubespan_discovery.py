@@ -251,7 +251,7 @@ def test_two_fabrics_of_one_service_do_not_meet(joined):
 def test_a_stolen_id_and_records_that_expired_are_announced_again(joined, wait_for):
     """Somebody with the secret announces this node's id; then the service's clock jumps, as if an hour had passed."""
     if PROGRAM:
-        pytest.skip("needs the double's clock")
+        pytest.skip("NOT RUN with the real service: it needs the double's clock")
     joined.serve()
     joined.run("a")
     joined.run("b")
@@ -287,7 +287,7 @@ def test_a_stolen_id_and_records_that_expired_are_announced_again(joined, wait_f
 def test_an_hour_without_the_service_by_every_clock(joined, wait_for, tmp_path):
     """Peers stay for as long as it is away, and when it is back, with a clock that moved as well and records that expired, nothing flaps."""
     if PROGRAM:
-        pytest.skip("needs the double's clock")
+        pytest.skip("NOT RUN with the real service: it needs the double's clock")
     clock = tmp_path / "ahead"
     clock.write_text("0", "utf-8")
     joined.serve()
