@@ -136,9 +136,13 @@ def joined_fixture(new_node, implementation, wait_for, tmp_path):
         site.close()
 
 
+def service_state(shown):
+    """What a watcher shows of the service; nothing before its first pass."""
+    return (shown.get("discovery") or {}).get("state")
+
+
 def connected_since(shown, begun):
-    found = shown.get("discovery") or {}
-    return found.get("state") == "connected" and found["since"] >= begun
+    return service_state(shown) == "connected" and shown["discovery"]["since"] >= begun
 
 
 def nothing_of_a_node_in(joined):
@@ -177,7 +181,7 @@ def test_two_hosts_meet_only_through_the_service_and_part(joined, wait_for):
     assert wait_for(lambda: joined.peers("a"), 20 * SLOW), joined.stop(watchers[0])
     assert wait_for(lambda: joined.ping(ULA["b"], ULA["a"]), 30 * SLOW)
     assert joined.ping(PODS["b"] + ".9", PODS["a"] + ".9")
-    assert wait_for(lambda: (joined.shown("a").get("discovery") or {}).get("state") == "connected", 10 * SLOW)
+    assert wait_for(lambda: service_state(joined.shown("a")) == "connected", 10 * SLOW)
     for name in "ab":
         again = joined.run(name)
         assert not again["changed"] and not again["warnings"], again["diff"]
@@ -185,7 +189,7 @@ def test_two_hosts_meet_only_through_the_service_and_part(joined, wait_for):
     keys = [joined.peers(name)[0] for name in "ab"]
     # the service goes away: peers stay
     joined.stop(service)
-    assert wait_for(lambda: joined.shown("a")["discovery"]["state"] == "away", 60 * SLOW)
+    assert wait_for(lambda: service_state(joined.shown("a")) == "away", 60 * SLOW)
     assert joined.peers("a") and joined.ping(PODS["b"] + ".9", PODS["a"] + ".9")
     away = joined.run("a")
     assert not away["changed"] and "[service_away]" in away["warnings"][0], away
@@ -237,7 +241,7 @@ def test_a_wrong_secret_reads_nothing_and_is_reported(joined, wait_for):
     assert found["kubespan"]["peers"] == 0 and any("[wrong_secret]" in text for text in found["warnings"]), found
     assert {row["reason"] for row in found["refused"]} == {"wrong_secret"}
     joined.watch("a")
-    assert wait_for(lambda: (joined.shown("a").get("discovery") or {}).get("state") == "wrong_secret", 20 * SLOW)
+    assert wait_for(lambda: service_state(joined.shown("a")) == "wrong_secret", 20 * SLOW)
 
 
 def test_two_fabrics_of_one_service_do_not_meet(joined):
@@ -298,7 +302,7 @@ def test_an_hour_without_the_service_by_every_clock(joined, wait_for, tmp_path):
     mine = {name: joined.peers(name) for name in "ab"}
     joined.order(refuse=True, drop=True)
     for name in "ab":
-        assert wait_for(lambda name=name: joined.shown(name)["discovery"]["state"] == "away", 60 * SLOW)
+        assert wait_for(lambda name=name: service_state(joined.shown(name)) == "away", 60 * SLOW)
     clock.write_text("3700", "utf-8")
     later = time.time() + 3600
     for name in "ab":  # it has looked at its members since
@@ -307,7 +311,7 @@ def test_an_hour_without_the_service_by_every_clock(joined, wait_for, tmp_path):
     assert joined.ping(PODS["b"] + ".9", PODS["a"] + ".9")
     joined.order(skew=3700)
     flapped, deadline = [], time.monotonic() + 150 * SLOW
-    while not all(joined.shown(name)["discovery"]["state"] == "connected" for name in "ab"):
+    while not all(service_state(joined.shown(name)) == "connected" for name in "ab"):
         flapped += [name for name in "ab" if joined.peers(name) != mine[name]]
         assert time.monotonic() < deadline and not flapped, flapped
         time.sleep(0.2)
@@ -448,7 +452,7 @@ def test_a_machine_behind_a_nat_and_a_host_shake_hands_within_ten_seconds(joined
     }
     joined.run("a")
     joined.watch("a")
-    assert wait_for(lambda: (joined.shown("a").get("discovery") or {}).get("state") == "connected", 30 * SLOW)
+    assert wait_for(lambda: service_state(joined.shown("a")) == "connected", 30 * SLOW)
     # from here on ten seconds
     question = {"url": "http://172.31.9.1:3000", "mesh_id": MESH["mesh_id"], "affiliate": affiliate}
     done = subprocess.run(
