@@ -79,7 +79,7 @@ def test_only_the_nodes_of_the_way_are_visited(fabric):
 
 
 @pytest.mark.parametrize("case", CHOSEN, ids=lambda one: one.name)
-def test_a_cause_has_its_name_and_its_mend(fabric, case):
+def test_a_cause_has_its_name_and_its_fix(fabric, case):
     lab.HEALS.clear()
     before = nodes_now(fabric)
     try:

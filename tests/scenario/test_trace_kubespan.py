@@ -195,7 +195,7 @@ def test_what_arrives_leaves_nothing(fabric, question):
 
 
 @pytest.mark.parametrize("case", BREAKS, ids=lambda one: one.name)
-def test_a_cause_has_its_name_and_its_mend(fabric, case):
+def test_a_cause_has_its_name_and_its_fix(fabric, case):
     lab.HEALS.clear()
     try:
         with case.broken(fabric):
