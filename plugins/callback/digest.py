@@ -10,7 +10,7 @@ DOCUMENTATION = r"""
 name: digest
 type: stdout
 short_description: One line for each step of a run, and one for each error
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
@@ -35,7 +35,7 @@ options:
         C(-v) shows all, O(details_file) gets all.
     type: int
     default: 80
-    version_added: 0.1.0
+    version_added: 1.0.0
     env:
       - name: MULTICLUSTER_DIGEST_DIFF_LINES
     ini:
@@ -45,7 +45,7 @@ options:
     description: So many of them of one host; V(0) sets no bound of its own.
     type: int
     default: 20
-    version_added: 0.1.0
+    version_added: 1.0.0
     env:
       - name: MULTICLUSTER_DIGEST_DIFF_LINES_OF_HOST
     ini:

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: corefile
 short_description: The Corefile of one cluster of a fabric
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: node_tables
 short_description: One node's tables of nftables out of the fabric's topology
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: bgp_speaker
-version_added: 0.1.0
+version_added: 1.0.0
 short_description: Let a node announce addresses to its routers by BGP
 author:
   - multicluster.network authors (@multicluster-network)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: layer2_speaker
-version_added: 0.1.0
+version_added: 1.0.0
 short_description: Let the nodes of a network segment hold addresses without a router
 author:
   - multicluster.network authors (@multicluster-network)

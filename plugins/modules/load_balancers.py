@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: load_balancers
 short_description: Give Services of type LoadBalancer their addresses, and tell the load balancer of them
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nft_table
-version_added: 0.1.0
+version_added: 1.0.0
 short_description: Keep one table of nftables
 author:
   - multicluster.network authors (@multicluster-network)

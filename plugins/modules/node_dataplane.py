@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_dataplane
 short_description: Converge the whole mesh dataplane of one node
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
@@ -324,7 +324,7 @@ options:
           - Needs the Python packages C(grpcio), C(protobuf) and C(cryptography) on the node, on Debian and Ubuntu C(python3-grpcio) and
             C(python3-cryptography).
         type: dict
-        version_added: 0.1.0
+        version_added: 1.0.0
         suboptions:
           url:
             description: Where it is, C(https://) with host and perhaps port; C(http://) is a service without TLS.

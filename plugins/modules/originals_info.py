@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: originals_info
 short_description: Find the programs whose place this collection can take, and turn what they were told into an inventory
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: peer_ranges
-version_added: 0.1.0
+version_added: 1.0.0
 short_description: Change the pod ranges of WireGuard peers that a node has
 author:
   - multicluster.network authors (@multicluster-network)

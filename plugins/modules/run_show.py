@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: run_show
 short_description: Print a result that the run keeps
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:

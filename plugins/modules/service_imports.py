@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: service_imports
 short_description: Multi-Cluster Services, ServiceExports of all clusters become ServiceImports in all of them
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: wireguard_device
-version_added: 0.1.0
+version_added: 1.0.0
 short_description: Keep a WireGuard device with its key, addresses and peers
 author:
   - multicluster.network authors (@multicluster-network)

@@ -15,7 +15,7 @@ from .._values.refused import ValueRefused, quoted
 from .._values.text import is_digits, is_graphic, lower
 from .https import DeadlineSocket, deadline_socket, within
 
-USER_AGENT = "multicluster.network/0.1.0 (Ansible collection)"
+USER_AGENT = "multicluster.network/1.0.0 (Ansible collection)"
 ANSWER_BYTES = 32 * 1024 * 1024
 
 

@@ -28,7 +28,7 @@ from .access import Access, is_token
 from .errors import BadAnswer, CredentialFailed, LibraryMissing, TooLarge, Unreachable, Untrusted
 from .kubeconfig import CredentialPlugin
 
-USER_AGENT = "multicluster.network/0.1.0 (Ansible collection)"
+USER_AGENT = "multicluster.network/1.0.0 (Ansible collection)"
 CA_BYTES = 1024 * 1024
 
 
