@@ -30,12 +30,19 @@ def grade(up: int, total: int) -> str:
 
 
 def node_grade(node: Data) -> str:
-    """As good as its worst part: silent or broken is bad, what is not proven or was not asked is fair."""
+    """As good as its worst part: silent or broken is bad, what is not proven or was not asked is fair.
+
+    A peer that is down since its node is unreachable is that node's part, not this one's.
+    """
     if not node["asked"]:
         return FAIR
     if not node["answered"] or node["verdict"] == BROKEN:
         return BAD
-    return FAIR if node["verdict"] == UNPROVEN or node["errors"] or node["up"] < node["peers"] else GOOD
+    return (
+        FAIR
+        if node["verdict"] == UNPROVEN or node["errors"] or node["up"] + node["unreachable_peers"] < node["peers"]
+        else GOOD
+    )
 
 
 def link_grade(link: Data) -> str:
@@ -107,12 +114,40 @@ def _curve(link: Data, where: t.Mapping[str, Point]) -> tuple[Point, Point, Poin
     return (ax, ay), ((ax + bx) / 2 - (by - ay) / length * away, (ay + by) / 2 + (bx - ax) / length * away), (bx, by)
 
 
+def shares(link: Data) -> list[tuple[str, float]]:
+    """How much of a link is good, fair and bad: [(grade, per cent)], without those that have nothing. What is small is seen too: 3 at least.
+
+    A ping that was lost while handshakes are fresh takes its share of what would be good.
+    """
+    bad = link["never"] + link["missing"] + link["down"]
+    fair = link["stale"] + link["unknown"]
+    lost = min(link["faults"], link["up"])
+    found = [(GOOD, link["up"] - lost), (FAIR, fair), (BAD, bad + lost)]
+    whole = sum(count for unused, count in found)
+    if not whole:
+        return [(FAIR, 100.0)]
+    least = {name: max(3.0, 100.0 * count / whole) for name, count in found if count}
+    most = max(least, key=lambda name: least[name])
+    least[most] -= sum(least.values()) - 100.0
+    return list(least.items())
+
+
 def _line(link: Data, where: t.Mapping[str, Point]) -> str:
+    """A curve from one cluster to the other: its green part is the share of ends that are up, and so on."""
     (ax, ay), (mx, my), (bx, by) = _curve(link, where)
     thick = 2.0 + 1.2 * math.log10(max(1, link["tunnels"]))
     title = f"{link['a']} and {link['b']}: {'; '.join([_words(link), *link['causes']])}"
-    shape = '<a href="#links"><g class="link {0}"><title>{1}</title><path d="M{2:.1f} {3:.1f}Q{4:.1f} {5:.1f} {6:.1f} {7:.1f}" stroke-width="{8:.1f}"/></g></a>'
-    return shape.format(link_grade(link), escape(title), ax, ay, mx, my, bx, by, thick)
+    shape = f"M{ax:.1f} {ay:.1f}Q{mx:.1f} {my:.1f} {bx:.1f} {by:.1f}"
+    parts, start = [], 0.0
+    for name, share in shares(link):
+        dashes = (
+            ' stroke-dasharray="6 7"' if name == BAD else ""
+        )  # what is bad as a whole is seen without its colour too
+        if share < 100:
+            dashes = f' pathLength="100" stroke-dasharray="0 {start:.1f} {share:.1f} 100"'
+        parts.append(f'<path class="{name}" d="{shape}" stroke-width="{thick:.1f}"{dashes}/>')
+        start += share
+    return f'<a href="#links"><g class="link"><title>{escape(title)}</title>{"".join(parts)}</g></a>'
 
 
 def _tag(link: Data, where: t.Mapping[str, Point], radius: float, tall: bool) -> str:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 import typing as t
 
@@ -47,9 +48,12 @@ def judge(
     if left_out:
         message = "{0} not looked at ({1}): no play of this run had them, or the plan of the mesh does not know them"
         unproven.append(message.format(counted(len(left_out), "node"), _named(left_out)))
+    unreachable = unreachable_nodes(topology, found)
+    lost = lost_to_unreachable(topology, found, unreachable)
     for host in sorted(found):
-        one = of_host(topology, host, found, alone, outside)
-        broken += one.broken
+        one = of_host(topology, host, found, alone, outside, unreachable)
+        more = f"; {counted(lost[host], 'node')} had no handshake with it lately" if lost.get(host) else ""
+        broken += [text + more for text in one.broken]
         unproven += one.unproven
     if not found and not left_out:
         unproven.append("no host of this run is a node of the mesh, so nothing was looked at")
@@ -57,14 +61,20 @@ def judge(
 
 
 def of_host(
-    topology: MeshPlan, host: str, found: Found, alone: bool = False, outside: t.Collection[str] = ()
+    topology: MeshPlan,
+    host: str,
+    found: Found,
+    alone: bool = False,
+    outside: t.Collection[str] = (),
+    unreachable: t.Collection[str] = (),
 ) -> Verdict:
-    """One host's part of it."""
+    """One host's part of it. unreachable: of unreachable_nodes."""
     row = found.get(host) or {}
-    if not row.get("probe") and not row.get("drift"):
+    if is_unreachable(row):
         return Verdict(broken=(f"{host}: could not be verified ({row.get('why') or 'unreachable or failed'})",))
     probe = row.get("probe") or {}
-    broken = drift_lines(row.get("drift") or {}) + handshake_lines(topology, host, probe) + path_lines(probe)
+    broken = drift_lines(row.get("drift") or {}) + path_lines(probe)
+    broken += handshake_lines(topology, host, probe, unreachable)
     broken += (
         stray_lines(topology, host, probe)
         + ping_lines(probe, found, topology)
@@ -166,22 +176,58 @@ def drift_lines(result: Facts) -> list[str]:
     return lines + ["{object}: {message} [{reason}]".format(**r) for r in result.get("refused") or ()]
 
 
-def handshake_lines(topology: MeshPlan, host: str, probe: Facts) -> list[str]:
-    """Peers that are missing, or that did not answer lately, with the way that packets would have to find open."""
+def is_unreachable(row: Facts) -> bool:
+    """Whether a host of ``found`` gave no answer at all."""
+    return not row.get("probe") and not row.get("drift")
+
+
+def unreachable_nodes(topology: MeshPlan, found: Found) -> t.Mapping[str, str]:
+    """cluster/node -> host, of the nodes that gave no answer. What others have not heard of such a node is its own trouble, not theirs."""
+    places = topology.nodes
+    return {
+        f"{places[host].cluster}/{places[host].node_name or host}": host
+        for host, row in found.items()
+        if host in places and is_unreachable(row)
+    }
+
+
+def lost_to_unreachable(topology: MeshPlan, found: Found, unreachable: t.Mapping[str, str]) -> collections.Counter[str]:
+    """Unreachable host -> how many nodes had no handshake with it lately. unreachable: of unreachable_nodes."""
+    return collections.Counter(
+        unreachable[name]
+        for host, row in (found.items() if unreachable else ())
+        if not is_unreachable(row)
+        for name, missing, text in _unanswered(topology, host, row.get("probe") or {})
+        if name in unreachable and not missing
+    )
+
+
+def handshake_lines(topology: MeshPlan, host: str, probe: Facts, unreachable: t.Collection[str] = ()) -> list[str]:
+    """Peers that are missing, or that did not answer lately, with the way that packets would have to find open.
+
+    unreachable: names of nodes that gave no answer at all. They have one line of their own, in place of one on each other node.
+    """
+    rows = _unanswered(topology, host, probe)
+    return [text for name, missing, text in rows if missing or name not in unreachable]
+
+
+def _unanswered(topology: MeshPlan, host: str, probe: Facts) -> list[tuple[str, bool, str]]:
+    """(name of a peer, whether the device lacks it, what is wrong with it)."""
     seen = {(peer["device"], peer["public_key"]): peer for peer in probe.get("peers") or ()}
     by_key = {peer["public_key"]: peer for peer in probe.get("peers") or ()}
-    lines = []
+    rows = []
     names = {**peer_names(topology, host), **member_names(topology, host, probe)}
     for key, name in sorted(names.items(), key=lambda item: (item[1], item[0])):
         # a mesh of nodes has one device, whatever its name
         peer = seen.get(key) or (by_key.get(key[1]) if topology.spans_nodes else None)
         if peer is None:
-            lines.append(f"{name} is no peer of {key[0]}")
+            rows.append((name, True, f"{name} is no peer of {key[0]}"))
         elif peer["handshake_age"] is None:
-            lines.append(f"no handshake with {name}: {udp_text(peer)}")
+            rows.append((name, False, f"no handshake with {name}: {udp_text(peer)}"))
         elif peer["handshake_age"] > HANDSHAKE_SECONDS:
-            lines.append(f"last handshake with {name} is {peer['handshake_age']} s old: {udp_text(peer)}")
-    return lines
+            text = f"last handshake with {name} is {peer['handshake_age']} s old: {udp_text(peer)}"
+            rows.append((name, False, text))
+    return rows
 
 
 def udp_text(peer: Facts) -> str:

@@ -66,14 +66,16 @@ def build(facts: Facts) -> Data:
         sorted(tunnels, key=operator.itemgetter("host", "device", "peer_cluster", "peer", "public_key")), mesh, pings
     )
     alone = bool(facts.get("capabilities"))
+    unreachable = mesh_verdict.unreachable_nodes(mesh, found)
     nodes = [
         _node(
             host,
             mesh,
             facts["nodes"][host],
             tunnels_of,
-            mesh_verdict.of_host(mesh, host, found, alone, outside),
+            mesh_verdict.of_host(mesh, host, found, alone, outside, unreachable),
             found[host].get("why"),
+            unreachable,
         )
         if host not in outside
         else dict(_node(host, mesh, None, tunnels_of, Verdict(), OUTSIDE), asked=False, verdict=NOT_ASKED)
@@ -272,7 +274,15 @@ def _tunnels(host: str, mesh: MeshPlan, node: t.Any, names: t.Mapping[str, tuple
     return rows
 
 
-def _node(host: str, mesh: MeshPlan, node: t.Any, tunnels: t.Sequence[Data], verdict: Verdict, why: t.Any) -> Data:
+def _node(
+    host: str,
+    mesh: MeshPlan,
+    node: t.Any,
+    tunnels: t.Sequence[Data],
+    verdict: Verdict,
+    why: t.Any,
+    unreachable: t.Collection[str] = (),
+) -> Data:
     about = mesh.node(host)
     read = node or {}
     system = read.get("host") or {}
@@ -324,6 +334,11 @@ def _node(host: str, mesh: MeshPlan, node: t.Any, tunnels: t.Sequence[Data], ver
         "peers": len(tunnels),
         "up": sum(1 for row in tunnels if row["state"] == UP),
         "unknown": sum(1 for row in tunnels if row["state"] in (UNKNOWN, MISSING)),
+        "unreachable_peers": sum(
+            1
+            for row in tunnels
+            if row["state"] in (STALE, NEVER) and f"{row['peer_cluster']}/{row['peer']}" in unreachable
+        ),
         "oldest": max((row["age"] for row in tunnels if row["age"] is not None), default=None),
         "key_age": _key_age(read),
         **_rotation(about),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from . import trend
 from .drawing import BAD, FAIR, GOOD, draw, escape, grade, link_grade, node_grade
 from .ends import DOWN, MISSING, NEVER, STALE, UNKNOWN, UP, pair
 from .parts import (
@@ -22,7 +23,7 @@ from .parts import (
     text_cell as _text,
     whole,
 )
-from .verdict import BROKEN, HEADLINES, PROVEN, UNPROVEN, behind, scope_line
+from .verdict import BROKEN, HEADLINES, PROVEN, UNPROVEN, behind, one_for_all, scope_line
 from .ways import STYLE, pictures
 
 Data = t.Mapping[str, t.Any]
@@ -80,10 +81,12 @@ def verdict(document: Data) -> tuple[str, str]:
 
 
 def _why(document: Data) -> str:
-    """The reasons of the verdict: the causes, before all that shows them."""
+    """The reasons of the verdict: the causes, before all that shows them; what is the same of several nodes is one row."""
     given = document["verdict"]
-    rows = [[_pill(BAD, BROKEN), _text(text, "long wide")] for text in given["broken"]]
-    rows += [[_pill(FAIR, UNPROVEN), _text(text, "long wide")] for text in given["unproven"]]
+    rows = [[_pill(BAD, BROKEN), _text(text, "long wide")] for text in one_for_all(given["broken"])]
+    rows += [
+        [_pill(FAIR, UNPROVEN), _text(text, "long wide")] for text in one_for_all(given["unproven"], given["broken"])
+    ]
     parts = ", ".join(f"{name}: {part['value']}" for name, part in given["parts"].items())
     columns = "Verdict|Reason"
     return _table(
@@ -93,6 +96,8 @@ def _why(document: Data) -> str:
         rows[:ROWS],
         sum(given["counts"].values()),
         note=parts + "." if len(given["parts"]) > 1 else "",
+        merged=True,
+        unfolded=True,
     )
 
 
@@ -146,6 +151,7 @@ def _history(document: Data) -> str:
         rows,
         len(document["history"]),
         note="One row for as long as nothing changed.",
+        above=trend.lines(document["history"]),
     )
 
 

@@ -71,8 +71,13 @@ def table(
     total: int,
     note: str = "",
     merged: bool = False,
+    unfolded: bool = False,
+    above: str = "",
 ) -> str:
-    """A section with a table; columns: their heads, those of numbers with a #. Nothing at all for no rows."""
+    """A section with a table; columns: their heads, those of numbers with a #. Nothing at all for no rows.
+
+    unfolded: open, however long it is; above: HTML in front of the table.
+    """
     if not total:
         return ""
     if total > len(rows) and not merged:
@@ -95,10 +100,10 @@ def table(
         '<table aria-label="{2}"><thead><tr>{5}</tr></thead><tbody>{6}</tbody></table></div></div></details>\n'
     ).format(
         key,
-        " open" if total <= UNFOLDED else "",
+        " open" if unfolded or total <= UNFOLDED else "",
         escape(title),
         number("count." + key, total),
-        note and f'<p class="note">{escape(note)}</p>',
+        (note and f'<p class="note">{escape(note)}</p>') + above,
         head,
         body,
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from . import trend
 from .page import human_age
 from .report import ROWS, table
 from .verdict import BROKEN, HEADLINES, NOT_ASKED, PROVEN, UNPROVEN, behind, counted, one_for_all, scope_line
@@ -32,6 +33,8 @@ def lines(document: Data, files: t.Mapping[str, str]) -> list[str]:
     texts += table([_HEADS, *rows[:ROWS]]).splitlines() if rows else []
     texts += [f"{len(rows) - ROWS:,} more clusters"] if len(rows) > ROWS else []
     texts += _rotations(document)
+    earlier = trend.blocks(document["history"])
+    texts += [f"tunnels up at the latest {len(earlier)} changes: {earlier}"] if earlier else []
     texts += ["  " + reason for reason in reasons[:REASONS]]
     texts += [f"  ... and {len(reasons) - REASONS:,} more"] if len(reasons) > REASONS else []
     where = files.get("page") or files.get("document")

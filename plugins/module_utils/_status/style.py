@@ -36,8 +36,8 @@ h2{font-size:17px;margin:0;display:inline}
 .disc.bad{stroke:var(--bad);stroke-dasharray:5 5}
 .ring-good{stroke:var(--good);stroke-width:3}.ring-fair{stroke:var(--fair);stroke-width:3}.ring-bad{stroke:var(--bad);stroke-width:3}
 .dot.good{fill:var(--good)}.dot.fair{fill:var(--fair)}.dot.bad{fill:var(--bad)}
-.link path{fill:none;stroke-linecap:round;opacity:.75}
-.link.good path{stroke:var(--good)}.link.fair path{stroke:var(--fair)}.link.bad path{stroke:var(--bad);stroke-dasharray:6 7}
+.link path{fill:none;stroke-linecap:butt;opacity:.8}
+.link path.good{stroke:var(--good)}.link path.fair{stroke:var(--fair)}.link path.bad{stroke:var(--bad)}
 .tag rect{fill:var(--panel);stroke:var(--line)}
 svg text{fill:var(--ink);font-size:13px;text-anchor:middle}
 svg text.label{text-anchor:start}
@@ -52,6 +52,10 @@ summary .count{color:var(--soft);font-size:14px;font-variant-numeric:tabular-num
 summary:focus-visible,input:focus-visible,th:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
 .body{padding:0 16px 14px}
 .note{color:var(--soft);margin:0 0 10px;font-size:14px}
+.trends{display:grid;grid-template-columns:repeat(3,minmax(0,1fr));gap:16px;margin:0 0 12px}
+.trends figure{margin:0}.trends svg{display:block;width:100%;height:36px}
+.trends polyline{fill:none;stroke:var(--accent);stroke-width:2;vector-effect:non-scaling-stroke}
+.trends figcaption{color:var(--soft);font-size:13px}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:14px}
 th{text-align:left;color:var(--soft);font-weight:500;font-size:13px;padding:6px 12px 6px 0;border-bottom:1px solid var(--line);white-space:nowrap}
@@ -73,7 +77,7 @@ footer{max-width:1160px;margin:8px auto 40px;padding:0 20px;color:var(--soft);fo
 @media (max-width:700px){
 main,header,footer{padding-left:12px;padding-right:12px}header{padding-top:20px}h1{font-size:22px}.verdict{margin-left:0}
 .tiles{grid-template-columns:repeat(2,minmax(0,1fr))}
-.tile b{font-size:20px;white-space:normal}
+.tile b{font-size:20px;white-space:normal}.trends{grid-template-columns:1fr}
 .map svg.wide{display:none}.map svg.tall{display:block;max-height:none}
 table,tbody{display:block}thead{display:none}
 tr{display:grid;grid-template-columns:repeat(3,minmax(0,1fr));gap:4px 12px;border-bottom:1px solid var(--line);padding:10px 0}
