@@ -46,7 +46,7 @@ class _Changes(ActionBase):
         judges = options["step"] == "judge"
         hosts = first.get("ask") or () if judges else variables.get("ansible_play_hosts_all") or ()
         hosts = [host for host in hosts if host in mesh.nodes and not mesh.nodes[host].refused]
-        found = collected.of_hosts(hostvars, hosts, kept.NODE)
+        found = collected.of_hosts(hostvars, hosts, kept.NODE_COMPARED if judges else kept.NODE)
         unread = [host for host in hosts if not _read(found.get(host))]
         with gc_paused():
             changes = Changes(

@@ -30,7 +30,9 @@ _SLOW = "Where the node or the controller is slow, raise node_dataplane_rollback
 Data = dict[str, t.Any]
 
 
-class _Node(Normal):
+class NodeDataplane(Normal):
+    """The module over one node, see its DOCUMENTATION."""
+
     def run(self, tmp: t.Any = None, task_vars: Data | None = None) -> Data:
         """The module, with what the run knows of its node where the task leaves it to the run."""
         given, self.variables = self._task.args, task_vars or {}
@@ -223,7 +225,7 @@ class _Node(Normal):
         }
 
 
-class ActionModule(Kept, _Node):
+class ActionModule(Kept, NodeDataplane):
     """See DOCUMENTATION of the module."""
 
     of_hosts = True

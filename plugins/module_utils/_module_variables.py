@@ -85,6 +85,7 @@ _ROLES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         "mesh",
         {**_NO_REFUSALS, "clusters_group": ("mesh_clusters_group", "clustermesh_clusters_group")},
     ),
+    "node_comparison": ("node_dataplane", {}),
     "node_dataplane": ("node_dataplane", {"rollback_seconds": ("node_dataplane_rollback_seconds",)}),
     "node_probe": (
         "mesh",

@@ -94,6 +94,7 @@ def test_a_mistake_stops_the_run_before_its_first_write(fabric, change):
     assert "[pairs_lost]" in text and MISTAKES[change] in text, run.out[-4000:]
     assert "stops before its first write" in text
     assert not [line for line in writes if "/leases/" not in line], writes
+    assert not run.changed, "a comparison is no change"
     fabric.ran(f"{change.__name__}: {MISTAKES[change]}")
 
 

@@ -23,6 +23,8 @@ DEFINITION = "run.definition"
 ANNOTATIONS_GONE, POOLS_GONE = "run.node_annotations.gone", "run.ip_pools.gone"
 #: A node's change, its confirmation, and why the node was lost in between.
 NODE, CONFIRMED, LOST = "run.node_dataplane", "run.node_dataplane.confirmed", "run.node_dataplane.lost"
+#: What a node would change, before the first write of a run; no node that was not compared has one.
+NODE_COMPARED = "run.node_comparison"
 #: What a node is like, and its pods where nothing was converged.
 NODE_INFO, PODS = "run.node_info", "run.node_probe"
 #: Pods of all nodes, collected once for all: {host: [address]}.
