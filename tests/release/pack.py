@@ -9,7 +9,6 @@ gives members the times at which they were checked out or made, in the order of 
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import json
@@ -43,10 +42,9 @@ def repacked(built: bytes, epoch: int) -> bytes:
                 {},
             )
             target.addfile(member, source.extractfile(member) if member.isfile() else None)
-    packed = io.BytesIO()
-    with gzip.GzipFile(filename="", fileobj=packed, mode="wb", compresslevel=9, mtime=epoch) as stream:
-        stream.write(plain.getvalue())
-    return packed.getvalue()
+    import zopfli.gzip  # the same format in five per cent fewer bytes
+
+    return zopfli.gzip.compress(plain.getvalue(), numiterations=5)
 
 
 def check(archive: bytes) -> list[str]:
