@@ -31,9 +31,9 @@ sys.path.insert(0, str(HERE.parent / "lab"))
 from mcnlab import cgroups, generate
 from mcnlab.lab import Lab
 
-RUNS = ("mesh", "mesh_floor", "site_first", "site", "floor", "added", "rotated", "away")
-#: Ratios that a run must not exceed, see the issue of large fabrics: slope and whole of an unchanged site, first mesh, one node added.
-SLOPE, WHOLE, FIRST, ADDED, GROWTH = 2.5, 2.5, 3.0, 2.0, 1.2
+RUNS = ("mesh", "mesh_floor", "site_first", "site", "floor", "added", "rotated", "keys", "away")
+#: Ratios that a run must not exceed, see the issue of large fabrics: slope and whole of an unchanged site, first mesh, one node added, all keys rotated.
+SLOPE, WHOLE, FIRST, ADDED, GROWTH, KEYS = 2.5, 2.5, 3.0, 2.0, 1.2, 3.0
 FIXED_SECONDS, LINES, MEMORY_MIB = 8.0, 60, 1024
 COREFILE = ".:53 {\n    errors\n    forward . /etc/resolv.conf\n    reload\n}\n"
 VARIABLES = {
@@ -48,6 +48,8 @@ VARIABLES = {
     "verify_allow_unproven": True,  # no daemon of a speaker runs on a light node
     "mesh_verify_wait_seconds": 20,  # WireGuard notices after 15 s that the other side has lost a session, and handshakes of 600 share two processors
     "node_dataplane_rollback_seconds": 1800,  # the machine may be another's as well: what is measured is work, and a change made twice is twice the work
+    "rotate_drain_seconds": 5,  # waiting is no work
+    "rotate_wait_seconds": 600,
     "bgp_speaker_asn": 65000,
     "bgp_speaker_install": False,
     "bgp_speaker_neighbors": [{"address": "172.31.255.1", "asn": 65001, "source_ip": "172.16.0.1"}],
@@ -316,6 +318,8 @@ class Fabric:
         if "rotated" in asked:
             self.lab.run_in_node(self.lab.machines[0].node.name, ["sh", "-c", "rm /var/lib/semaphore-wireguard/*.key"])
             self.run("rotated", "multicluster.network.site", everyone)
+        if "keys" in asked:
+            self.run("keys", "multicluster.network.rotate_keys", everyone)
         if "away" in asked:
             self.lab.api_stop(last.cluster)
             self.run("away", "multicluster.network.site", everyone, fails=True)
@@ -370,6 +374,9 @@ def judge(sizes):
                 ADDED,
             )
         )
+    if "keys" in large and "site" in large:
+        text = f"all keys of {most} nodes rotated, compared with an unchanged site"
+        bars.append((text, both(large["keys"]) / both(large["site"]), KEYS))
     print("\n| what | found | bar |\n|---|---|---|")
     for text, found, bound in bars:
         print(f"| {text} | {found:.2f} | {bound} |")

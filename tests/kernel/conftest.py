@@ -197,6 +197,24 @@ def new_node_fixture():
         node.close()
 
 
+@pytest.fixture(name="two_nodes")
+def two_nodes_fixture(new_node):
+    """A function that makes the nodes ``a`` and ``b`` with addresses on a veth between them, ``under`` at both ends; each has files of its own."""
+
+    def two_nodes(addresses):
+        nodes = {"a": new_node(), "b": new_node()}
+        peer = ("peer", "name", "under", "netns", str(nodes["b"].pid))
+        nodes["a"].run("ip", "link", "add", "under", "type", "veth", *peer)
+        for name, node in nodes.items():
+            for folder in ("/var/lib", "/usr/local/lib", "/etc/systemd/system"):
+                node.run("mount", "-t", "tmpfs", "tmpfs", folder)
+            node.run("ip", "address", "add", addresses[name] + "/24", "dev", "under")
+            node.run("ip", "link", "set", "under", "addrgenmode", "none", "up")
+        return nodes
+
+    return two_nodes
+
+
 @pytest.fixture(name="node")
 def node_fixture(new_node):
     """One node."""

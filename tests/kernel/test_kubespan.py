@@ -28,17 +28,10 @@ ULA = {"a": "fd7a:6197:edb7:2302:5054:ff:feaa:1", "b": "fd7a:6197:edb7:2302:5054
 class Site:
     """Two nodes, each with an address on the underlay and pods that are addresses on lo."""
 
-    def __init__(self, new_node, implementation):
-        self.nodes = {"a": new_node(), "b": new_node()}
+    def __init__(self, nodes, implementation):
+        self.nodes = nodes
         self.wants = {}
-        self.nodes["a"].run(
-            "ip", "link", "add", "under", "type", "veth", "peer", "name", "under", "netns", str(self.nodes["b"].pid)
-        )
         for name, node in self.nodes.items():
-            for folder in ("/var/lib", "/usr/local/lib", "/etc/systemd/system"):
-                node.run("mount", "-t", "tmpfs", "tmpfs", folder)
-            node.run("ip", "address", "add", UNDERLAY[name] + "/24", "dev", "under")
-            node.run("ip", "link", "set", "under", "addrgenmode", "none", "up")
             for pods, length in ((PODS[name] + ".9", 32), (PODS6[name] + "9", 128)):
                 node.run("ip", "address", "add", f"{pods}/{length}", "dev", "lo")
             # what is not marked goes out on the underlay
@@ -98,8 +91,8 @@ class Site:
 
 
 @pytest.fixture(name="site")
-def site_fixture(new_node, implementation, wait_for):
-    site = Site(new_node, implementation)
+def site_fixture(two_nodes, implementation, wait_for):
+    site = Site(two_nodes(UNDERLAY), implementation)
     assert all(
         wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW)
         for node in site.nodes.values()

@@ -46,8 +46,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 class Joined(Site):
     """Two nodes with nothing but the service between them."""
 
-    def __init__(self, new_node, implementation, folder):
-        super().__init__(new_node, implementation)
+    def __init__(self, two_nodes, new_node, implementation, folder):
+        super().__init__(two_nodes(UNDERLAY), implementation)
         self.control, self.log, self.started = folder / "control.json", folder / "log", []
         self.nodes["s"] = new_node()
         for number, name in enumerate("ab"):
@@ -124,8 +124,8 @@ class Joined(Site):
 
 
 @pytest.fixture(name="joined")
-def joined_fixture(new_node, implementation, wait_for, tmp_path):
-    site = Joined(new_node, implementation, tmp_path)
+def joined_fixture(two_nodes, new_node, implementation, wait_for, tmp_path):
+    site = Joined(two_nodes, new_node, implementation, tmp_path)
     assert all(
         wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW)
         for node in (site.nodes["a"], site.nodes["b"])

@@ -16,7 +16,7 @@ import sys
 
 import pytest
 from conftest import MODULE_UTILS, SLOW, flow_environment
-from test_kubespan import PODS, PODS6, Site, targets_of, watch
+from test_kubespan import PODS, PODS6, UNDERLAY, Site, targets_of, watch
 
 REPEATS = int(os.environ.get("MCN_REPEATS", "4"))
 COUNTERS = """
@@ -79,8 +79,8 @@ class Traffic:
 
 
 @pytest.fixture(name="busy")
-def busy_fixture(new_node, implementation, wait_for):
-    site = Site(new_node, implementation)
+def busy_fixture(two_nodes, implementation, wait_for):
+    site = Site(two_nodes(UNDERLAY), implementation)
     assert all(
         wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW)
         for node in site.nodes.values()

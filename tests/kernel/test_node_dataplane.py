@@ -29,17 +29,10 @@ OTHER = {"a": "b", "b": "a"}
 class Site:
     """Two nodes; ``wants`` is what each is asked to be."""
 
-    def __init__(self, new_node, tmp_path):
-        self.nodes = {"a": new_node(), "b": new_node()}
+    def __init__(self, nodes, tmp_path):
+        self.nodes = nodes
         self.wants = {}
-        self.nodes["a"].run(
-            "ip", "link", "add", "under", "type", "veth", "peer", "name", "under", "netns", str(self.nodes["b"].pid)
-        )
         for name, node in self.nodes.items():
-            for folder in ("/var/lib", "/usr/local/lib", "/etc/systemd/system"):
-                node.run("mount", "-t", "tmpfs", "tmpfs", folder)
-            node.run("ip", "address", "add", UNDERLAY[name] + "/24", "dev", "under")
-            node.run("ip", "link", "set", "under", "addrgenmode", "none", "up")
             node.run("ip", "address", "add", PODS[name] + ".1/32", "dev", "lo")
             self.wants[name] = {
                 "fabric": "mesh",
@@ -82,12 +75,12 @@ class Site:
 
 
 @pytest.fixture(name="site")
-def site_fixture(new_node, implementation, node, tmp_path, wait_for):
+def site_fixture(two_nodes, implementation, node, tmp_path, wait_for):
     if implementation == "userspace":
         made = node.run("sh", "-c", "ip link add probe type wireguard 2>/dev/null && echo yes || true")
         if made:
             pytest.skip("auto takes the kernel here, that is the other run of this test")
-    site = Site(new_node, tmp_path)
+    site = Site(two_nodes(UNDERLAY), tmp_path)
     assert all(
         wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW)
         for node in site.nodes.values()
