@@ -14,6 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
+from ansible_collections.multicluster.network.plugins.module_utils._trace import stages
 from ansible_collections.multicluster.network.plugins.module_utils._trace.changes import Changes, judged
 from ansible_collections.multicluster.network.plugins.module_utils._trace.risks import Risks
 from ansible_collections.multicluster.network.plugins.module_utils._values.gc_pause import gc_paused
@@ -56,13 +57,16 @@ class _Changes(ActionBase):
                 Risks.of(mesh, first.get("declared"), limit.hosts_inside(hostvars, variables)),
             )
             classes = changes.classes()
+            gaps = stages.gaps(changes)
         reach = judged(classes, unread, options["max_lost_pairs"], options["confirm_lost"])
+        reach.update(stages=gaps)
         _keep(options["plan_file"], reach)
         result.update(changed=False, reachability=reach)
         if judges and reach["stops"]:
             return dict(result, failed=True, msg=reach["message"])
-        if reach["lines"] and not judges:
-            result.update(msg=reach["lines"], _ansible_verbose_always=True)
+        shown = stages.lines(gaps) if judges else [*reach["lines"], *stages.lines(gaps)]
+        if shown:
+            result.update(msg=shown, _ansible_verbose_always=True)
         return result
 
 

@@ -126,6 +126,22 @@ options:
     default: clusters
 """
 
+    LOST_PAIRS = r"""
+options:
+  max_lost_pairs:
+    description:
+      - How many pairs of a cluster and a Service, or a set of pods, of another cluster one run may take apart although that one could still answer.
+        A negative number is any.
+      - A run that would take more fails before its first write, and names their classes. Check mode shows them.
+    type: int
+    default: 0
+  confirm_lost:
+    description: Names of classes that may be lost, as the run shows them.
+    type: list
+    elements: str
+    default: []
+"""
+
     READER = r"""
 options:
   fail_on_failures:

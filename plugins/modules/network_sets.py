@@ -25,6 +25,7 @@ description:
     did not write needs O(adopt=true). Any other set of a desired name is refused and never touched.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
+  - multicluster.network._kubernetes.lost_pairs
   - multicluster.network._kubernetes
   - multicluster.network._kubernetes.owner
   - multicluster.network._refused
@@ -159,14 +160,26 @@ stats:
   type: dict
   returned: always
   sample: {requests: {aws: {list: 2}, gcp: {list: 2}}, seconds: 0.05}
+reachability:
+  description:
+    - What would be lost, C(lost) pairs of a cluster and a Service, or a set of pods, of another one, by C(classes) with an example each. C(stops) has the
+      names of the classes for which a run stops, C(lines) what check mode shows.
+  type: dict
+  returned: with O(state=present)
+  sample: {lost: 0, classes: [], stops: [], lines: [], message: ""}
 """
 
 from typing import Any
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import network_sets
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec, owner_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import (
+    inventory_spec,
+    lost_pairs_spec,
+    owner_spec,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
+from ansible_collections.multicluster.network.plugins.module_utils._services.losses import PairsLost
 from ansible_collections.multicluster.network.plugins.module_utils._services.network_sets.targets import TARGETS
 
 
@@ -183,6 +196,7 @@ def argument_spec() -> dict[str, Any]:
         "record_namespace": {"type": "str", "default": "kube-system"},
         "state": {"type": "str", "choices": ["present", "absent", "released"], "default": "present"},
         **inventory_spec(),
+        **lost_pairs_spec(),
         **owner_spec(),
         **fail_on_refused_spec(),
     }
@@ -192,6 +206,8 @@ def run(module: Any) -> None:
     """All but the start, which the action plugin does for itself."""
     try:
         result = network_sets.run(module.params, check=module.check_mode)
+    except PairsLost as err:
+        module.fail_json(msg=str(err), reachability=err.reachability)
     except ValueError as err:
         module.fail_json(msg=str(err))
     exit_kube(module, result)

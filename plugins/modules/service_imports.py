@@ -24,6 +24,7 @@ description:
   - An object is ours when this fabric's field manager applied it. A ServiceImport of somebody else is left alone and refused by name.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
+  - multicluster.network._kubernetes.lost_pairs
   - multicluster.network._kubernetes
   - multicluster.network._attributes
   - multicluster.network._attributes.writes
@@ -169,15 +170,26 @@ stats:
   type: dict
   returned: always
   sample: {requests: {aws: {list: 6}, gcp: {apply: 5, list: 8}}, seconds: 0.12}
+reachability:
+  description:
+    - What would be lost, C(lost) pairs of a cluster and a Service, or a set of pods, of another one, by C(classes) with an example each. C(stops) has the
+      names of the classes for which a run stops, C(lines) what check mode shows.
+  type: dict
+  returned: with O(state=present)
+  sample: {lost: 0, classes: [], stops: [], lines: [], message: ""}
 """
 
 from typing import Any
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import service_imports
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import (
+    inventory_spec,
+    lost_pairs_spec,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import InventoryRefused
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
+from ansible_collections.multicluster.network.plugins.module_utils._services.losses import PairsLost
 
 
 def argument_spec() -> dict[str, Any]:
@@ -196,6 +208,7 @@ def argument_spec() -> dict[str, Any]:
         "leave_conflicts": {"type": "bool", "default": False},
         "fail_on_failures": {"type": "bool", "default": True},
         **inventory_spec(),
+        **lost_pairs_spec(),
         **fail_on_refused_spec(),
     }
 
@@ -206,6 +219,8 @@ def run(module: Any) -> None:
         result = service_imports.run(module.params, check=module.check_mode, diff=module._diff)
     except InventoryRefused as err:
         module.fail_json(msg=str(err), findings=err.findings)
+    except PairsLost as err:
+        module.fail_json(msg=str(err), reachability=err.reachability)
     except ValueError as err:
         module.fail_json(msg=str(err))
     exit_kube(module, result)

@@ -24,6 +24,7 @@ description:
     over with O(adopt=true), others never.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
+  - multicluster.network._kubernetes.lost_pairs
   - multicluster.network._kubernetes
   - multicluster.network._kubernetes.owner
   - multicluster.network._refused
@@ -224,15 +225,27 @@ stats:
   type: dict
   returned: always
   sample: {requests: {aws: {list: 4}, gcp: {apply: 2, get: 1, list: 4}}, seconds: 0.08}
+reachability:
+  description:
+    - What would be lost, C(lost) pairs of a cluster and a Service, or a set of pods, of another one, by C(classes) with an example each. C(stops) has the
+      names of the classes for which a run stops, C(lines) what check mode shows.
+  type: dict
+  returned: with O(state=present)
+  sample: {lost: 0, classes: [], stops: [], lines: [], message: ""}
 """
 
 from typing import Any
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.services import mirror as service_mirror
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import inventory_spec, owner_spec
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import (
+    inventory_spec,
+    lost_pairs_spec,
+    owner_spec,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import InventoryRefused
 from ansible_collections.multicluster.network.plugins.module_utils._module import fail_on_refused_spec
+from ansible_collections.multicluster.network.plugins.module_utils._services.losses import PairsLost
 
 
 def argument_spec() -> dict[str, Any]:
@@ -267,6 +280,7 @@ def argument_spec() -> dict[str, Any]:
         "on_unreachable": {"type": "str", "choices": ["keep", "not_ready", "empty"], "default": "keep"},
         "unreachable_grace": {"type": "int", "default": 0},
         **inventory_spec(),
+        **lost_pairs_spec(),
         **owner_spec(),
         **fail_on_refused_spec(),
     }
@@ -278,6 +292,8 @@ def run(module: Any) -> None:
         result = service_mirror.run(module.params, check=module.check_mode, diff=module._diff)
     except InventoryRefused as err:
         module.fail_json(msg=str(err), findings=err.findings)
+    except PairsLost as err:
+        module.fail_json(msg=str(err), reachability=err.reachability)
     except ValueError as err:
         module.fail_json(msg=str(err))
     exit_kube(module, result)

@@ -97,7 +97,10 @@ def test_one_that_was_taken_out_of_the_inventory_is_named(fabric):
     assert (
         "cluster abc was in this fabric, as Nodes of aws, gcp say" in shown and "leave with -e cluster=abc" in shown
     ), shown[-4000:]
-    fabric.play("site", inventory=without).ok()
+    stopped = fabric.play("site", inventory=without)
+    assert stopped.rc != 0 and "cluster_left/aws/abc" in stopped.out, stopped.out[-4000:]
+    classes = {"mesh_confirm_lost": ["cluster_left/aws/abc", "cluster_left/gcp/abc"]}
+    fabric.play("site", inventory=without, variables=classes).ok()
     assert held(fabric, "aws-node-1")[0] == ["wireguard.gcp"] and held(fabric, LEAVES)[0], (
         "what is in it stays, as it was said"
     )

@@ -128,6 +128,22 @@ def test_limit_with_a_changed_key_stops(fabric):
     assert not fabric.play("mesh", "--limit", "aws-node-1").ok().changed
 
 
+def test_a_gap_on_the_way_is_announced_seen_and_ends_and_no_other_pair_loses_a_packet(fabric):
+    """The key of one node is new: the pairs with it pause until others know that. Real packets between pods, ten a second."""
+    fabric.sh("aws-node-1", "mv", KEY, KEY + ".away")
+    checked = " ".join(fabric.play("mesh", "--check").ok().out.split())
+    assert "without a path for a while 2 pairs [key_new/aws/gcp], as aws-node-1 to gcp-node-1" in checked, checked[-4000:]
+    assert "from the first call of aws-node-1 to the second call of gcp-node-1" in checked
+    with fabric.pinging("aws-node-1-pod-1", "10.4.7.10", inside="pod-exec", every=0.1) as paused:
+        with fabric.pinging("aws-node-2-pod-1", "10.4.7.10", inside="pod-exec", every=0.1) as untouched:
+            fabric.play("mesh").ok()
+    assert untouched.sent and untouched.lost == 0, untouched
+    assert paused.lost, paused
+    fabric.all_reach()
+    assert "without a path" not in fabric.play("mesh", "--check").ok().out
+    fabric.ran(f"announced gap: {paused.lost} of {paused.sent} packets, elsewhere {untouched.lost} of {untouched.sent}")
+
+
 def test_a_node_that_does_not_answer_stops_nothing_and_is_named(fabric):
     inventory = changed(fabric, narrowed_grant)
     tree = yaml.safe_load(inventory.read_text())

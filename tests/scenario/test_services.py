@@ -145,7 +145,9 @@ def test_a_source_that_is_down_keeps_its_mirrors(fabric):
 
 def test_relabelling_and_deleting_follow(fabric):
     fabric.kubectl("aws", "-n", "sys-log", "label", "service", "fluentd", LABEL + "-")
-    mirror(fabric).ok()
+    stopped = mirror(fabric)
+    assert stopped.rc != 0 and "service_unlabelled/gcp/aws" in stopped.out, stopped.out[-4000:]
+    mirror(fabric, multicluster_confirm_lost=["service_unlabelled/gcp/aws"]).ok()
     assert MIRROR not in fabric.kubectl("gcp", "-n", NAMESPACE, "get", "services,endpoints", "-o", "name")
     fabric.kubectl("aws", "-n", "sys-log", "label", "service", "fluentd", LABEL + "=true")
     until(

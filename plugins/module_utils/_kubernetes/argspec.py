@@ -73,6 +73,14 @@ def owner_spec() -> dict[str, t.Any]:
     }
 
 
+def lost_pairs_spec() -> dict[str, t.Any]:
+    """Options of modules that stop before they take apart what answers."""
+    return {
+        "max_lost_pairs": {"type": "int", "default": 0},
+        "confirm_lost": {"type": "list", "elements": "str", "default": []},
+    }
+
+
 def limits(timeout: float) -> Limits:
     """Limits for one cluster from the option ``timeout`` (seconds for everything that is read of it)."""
     return Limits(

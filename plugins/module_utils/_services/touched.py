@@ -25,7 +25,7 @@ from .slices import SERVICE_NAME
 
 SERVICES, ENDPOINTS, SLICES = "services", "endpoints", "endpointslices"
 #: Refusals for which everything was counted.
-_COUNTED = frozenset(("delete_budget", "source_incomplete"))
+_COUNTED = frozenset(("delete_budget", "source_incomplete", "pairs_lost"))
 #: Whose endpoints are the addresses of the API server.
 _API_SERVER = ("default", "kubernetes")
 

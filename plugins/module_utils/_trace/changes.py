@@ -15,7 +15,7 @@ from .._plan.mesh_plan import MeshPlan
 from . import causes
 from .classes import UNREAD, Pairs, Range, Seat, ranges
 from .path_rows import PathRows, covered
-from .risks import MTU_RAISED, Risks
+from .risks import KEY_CHANGED, MTU_RAISED, Risks
 
 Data = dict[str, t.Any]
 #: Kinds of classes, the worst first. A run that would lose or risk pairs may be stopped.
@@ -90,6 +90,31 @@ class Changes:
                     self._add(found, kind, cause, (two, one) if back else (one, two), number)
         rows = [*found.values(), *self.risks.rows()]
         return sorted(rows, key=lambda row: (KINDS.index(row["kind"]), -row["pairs"], row["class"]))
+
+    def kept_pairs(self) -> t.Iterator[tuple[str, str, int]]:
+        """(host, host, number of pairs like these) of pairs that have a path before and after, within the run; none where nothing differs."""
+        if not self._compared():
+            return
+        groups, ways = self._groups()
+        for index, (key, sources) in enumerate(groups):
+            for other, targets in groups[index:]:
+                number = len(sources) * len(targets) if other != key else len(sources) * (len(sources) - 1) // 2
+                if not number:
+                    continue
+                one, two = sources[0], targets[0] if other != key else targets[-1]
+                if self.pairs.seats[one].cluster == self.pairs.seats[two].cluster and not self.pairs.whole:
+                    continue
+                there, back = ways(one, two), ways(two, one)
+                if KEY_CHANGED in (there.risk, back.risk):
+                    continue  # those outside --limit are not called again
+                if there.before and back.before and there.after and back.after:
+                    yield one, two, number
+
+    def link_sides(self, host: str, remote: str) -> tuple[Data, Data]:
+        """{mtu, listen_port, public_key} of the device to a cluster, before and after; empty where it stays as it is, comes or goes."""
+        row = self._rows[host].links.get(self.device(self.pairs.seats[host].cluster, remote)) or {}
+        before, after = row.get("before"), row.get("after")
+        return (before, after) if before and after else ({}, {})
 
     def _compared(self) -> bool:
         """Whether anything differs: else all that is broken was broken, and every run would say it."""

@@ -98,7 +98,7 @@ class NetworkSets(Capability):
     window = SETTLING
 
     def _run(self, request: Data, keys: t.Collection[str], clusters: Clusters) -> Data:
-        return network_sets.run(request, clusters=clusters)
+        return network_sets.run(request, clusters=clusters, hold=True)
 
 
 class CorednsRewrite(Capability):
@@ -240,7 +240,7 @@ class ServiceMirror(Capability):
         """Only what the keys touch, where that decides."""
         if EVERYTHING not in keys and not self._waiting:
             return mirror.converge(request, clusters, diff=False, cut=lambda listed: self._cut(keys, listed))
-        result = t.cast(Data, mirror.converge(request, clusters, diff=False))
+        result = t.cast(Data, mirror.converge(request, clusters, diff=False, hold=True))
         self._waiting = touched.counted(result["refused"])
         return result
 
@@ -290,7 +290,7 @@ class Mcs(Capability):
         """Only what the keys touch, where that decides."""
         if EVERYTHING not in keys and not self._waiting:
             return service_imports.converge(request, clusters, diff=False, cut=lambda listed: self._cut(keys, listed))
-        result = t.cast(Data, service_imports.converge(request, clusters, diff=False))
+        result = t.cast(Data, service_imports.converge(request, clusters, diff=False, hold=True))
         self._waiting = touched.counted(result["refused"])
         return result
 

@@ -190,6 +190,14 @@ class ControlLoop:
             if late:
                 yield f"cluster {name}: {'is' if len(late) == 1 else 'are'} not followed now: {', '.join(late)}"
 
+    def held(self) -> t.Iterator[str]:
+        """What would be lost, and stays as it is until somebody confirms it; a sentence for each capability. The others go on."""
+        for worker in self.workers:
+            classes = worker.look()["held"]
+            if classes:
+                text = "{0}: pairs would be lost, so they stay as they are; correct the inventory, or confirm with {0}_confirm_lost: {1}"
+                yield text.format(worker.name, ", ".join(classes))
+
     def gauges(self) -> t.Iterator[tuple[str, t.Mapping[str, str], float]]:
         """For metrics."""
         now = time.monotonic()
@@ -200,6 +208,7 @@ class ControlLoop:
             label = {"capability": worker.name}
             yield "queue_length", label, seen["length"]
             yield "oldest_event_seconds", label, seen["oldest"]
+            yield "lost_pairs_held", label, seen["held_pairs"]
             if seen["whole"] is not None:
                 yield "whole_plan_age_seconds", label, seen["whole"]
         for name, client in sorted(self.clients.items()):

@@ -22,6 +22,10 @@ _HELP = {
     "requests_total": ("counter", "Requests to API servers, by verb and code."),
     "reaction_seconds": ("histogram", "Seconds from an event to the objects written for it."),
     "queue_length": ("gauge", "Keys that wait."),
+    "lost_pairs_held": (
+        "gauge",
+        "Pairs of a cluster and what it reaches in another that a plan would lose, and that stay until it is confirmed.",
+    ),
     "oldest_event_seconds": ("gauge", "How long the oldest event waits."),
     "whole_plan_age_seconds": ("gauge", "Seconds since the last plan of everything."),
     "watch_current": ("gauge", "1 where a list is whole and followed."),

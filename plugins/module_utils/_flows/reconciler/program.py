@@ -193,11 +193,13 @@ class Program:
             troubles.append("the inventory cannot be used: " + self._problem)
         if self._control_loop is not None:
             troubles += self._control_loop.troubles()
-        return _page(troubles)
+        # what a cluster does to its own Services must not make this one unready
+        return _page(troubles, list(self._control_loop.held()) if self._control_loop is not None else ())
 
 
-def _page(troubles: t.Sequence[str]) -> tuple[int, str, str]:
-    return (503 if troubles else 200), "text/plain", "".join(line + "\n" for line in troubles or ("ok",))
+def _page(troubles: t.Sequence[str], notices: t.Sequence[str] = ()) -> tuple[int, str, str]:
+    lines = [*(troubles or ("ok",)), *notices]
+    return (503 if troubles else 200), "text/plain", "".join(line + "\n" for line in lines)
 
 
 def main(words: t.Sequence[str]) -> int:

@@ -53,6 +53,9 @@ class Worker:
         #: clusters that kept a turn waiting: how often in turn, and until when the others go on without them
         self._slow: dict[str, tuple[int, float]] = {}
         self._whole_at, self._rest_until = float("-inf"), 0.0
+        #: classes of pairs that are not lost as long as nobody confirms that
+        self._held: tuple[str, ...] = ()
+        self._held_pairs = 0
         #: since when something waits that a plan of everything decides
         self._unsettled: float | None = None
         self._thread = threading.Thread(target=self._work, name="mcn-" + name, daemon=True)
@@ -99,7 +102,8 @@ class Worker:
             self._changed.notify()
 
     def look(self) -> Data:
-        """For metrics and health: {length, oldest (seconds), whole (seconds since the last plan of everything, or None)}."""
+        """For metrics and health: {length, oldest (seconds), whole (seconds since the last plan of everything, or None), held: classes of pairs
+        that a plan would lose and may not, held_pairs: how many}."""
         now = time.monotonic()
         with self._changed:
             oldest = self._queue.oldest()
@@ -107,6 +111,8 @@ class Worker:
                 "length": len(self._queue) + self._turning,
                 "oldest": max(0.0, now - oldest) if oldest is not None else 0.0,
                 "whole": now - self._whole_at if self._whole_at > float("-inf") else None,
+                "held": self._held,
+                "held_pairs": self._held_pairs,
             }
 
     # -- the thread
@@ -190,6 +196,8 @@ class Worker:
             return
         if EVERYTHING in due.keys:
             self._whole_at, self._rest_until, self._unsettled = ended, ended + _REST * (ended - begun), None
+        if "reachability" in result:
+            self._note_held(result["reachability"])
         for change in result["plan"]["changes"]:
             self._log.say(
                 self.name,
@@ -221,6 +229,16 @@ class Worker:
         if broken:
             first = result["failures"][0]
             self._failed(broken, f"cluster {first['cluster']}: cannot {first['operation']}: {first['message']}")
+
+    def _note_held(self, reach: Data) -> None:
+        """What a plan of everything found."""
+        rows = [row for row in reach["classes"] if row["class"] in reach["stops"]]
+        for row in rows:
+            if row["class"] not in self._held:
+                about = {"class": row["class"], "pairs": row["pairs"], "object": row["first_hop"]}
+                self._log.say(self.name, "pairs_lost", message=row["message"], **about)
+        with self._changed:
+            self._held, self._held_pairs = tuple(reach["stops"]), sum(row["pairs"] for row in rows)
 
     def _failed(self, keys: t.Collection[str], why: str) -> None:
         now = time.monotonic()

@@ -16,9 +16,11 @@ from ..._mesh.fabric.range_checks import MAPPING
 from ..._plan.object_plan import Write
 from ..._plan.objects import MANAGED_BY, MANAGED_BY_US, field_manager
 from ..._plan.plan import CREATE, Change, Plan
+from ..._services import losses
 from ..._services.claims import Guard, host_network_too
 from ..._services.exports import ENDPOINTS, SLICES, Exports, Listed, Options, api_servers, label_of, read_exports
 from ..._services.global_services import DEFAULT_ZONES, check_zones
+from ..._services.lost_mirrors import Sources, lost_mirrors
 from ..._services.mirror_plan import plan_cluster, release_cluster
 from ..._services.mirror_writes import recreated
 from ..._services.names import check_prefixes
@@ -46,7 +48,7 @@ Cut = t.Callable[[t.Mapping[str, Listed]], dict[str, Listed]]
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) -> dict[str, t.Any]:
-    """The module's result. ``request`` has the module's options. Raises ValueRefused and InventoryRefused.
+    """The module's result. ``request`` has the module's options. Raises ValueRefused, InventoryRefused, and PairsLost before the first write.
 
     ``diff``: whether anybody wants to read it. That of thousands of Services is megabytes of text.
     """
@@ -57,9 +59,14 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) 
 
 
 def converge(
-    request: t.Mapping[str, t.Any], clusters: Clusters, check: bool = False, diff: bool = True, cut: Cut | None = None
+    request: t.Mapping[str, t.Any],
+    clusters: Clusters,
+    check: bool = False,
+    diff: bool = True,
+    cut: Cut | None = None,
+    hold: bool = False,
 ) -> dict[str, t.Any] | None:
-    """As run, over clusters of the caller.
+    """As run, over clusters of the caller. ``hold``: what may not be lost stays as it is, and the rest goes on.
 
     With ``cut`` only a part is planned and written; None, with nothing written, where only a plan of everything may decide.
     """
@@ -75,6 +82,10 @@ def converge(
     whole, writes = plan(clusters, request, planned, exports, options, manager, sources, destinations)
     if cut is not None and not decided(whole, [one for todo in writes.values() for one in todo]):
         return None
+    lost = find_lost(clusters, request, planned, exports, options, manager, sources, destinations, whole, writes)
+    if cut is not None and lost:
+        return None
+    reach = {} if cut is not None else losses.limited(lost, request, whole, writes, check, hold)
     whole.refused = sorted(set(whole.refused))
     if request.get("state") == "released":
         done = whole if check else hand_back(clusters, whole, writes, manager)
@@ -96,6 +107,7 @@ def converge(
         stats=clusters.stats(),
         warnings=done.warnings + idle_sentences(idle),
     )
+    result.update(reach)
     if diff:
         result["diff"] = done.diff()
     return result
@@ -335,6 +347,33 @@ def plan(
         part.changes.extend(write.change for write in record)
         whole.extend(part)
     return whole, writes
+
+
+def find_lost(
+    clusters: Clusters,
+    request: t.Mapping[str, t.Any],
+    listed: t.Mapping[str, Listed],
+    exports: t.Mapping[str, t.Any],
+    options: Options,
+    manager: str,
+    sources: t.Collection[str],
+    destinations: t.Collection[str],
+    whole: Plan,
+    writes: t.Mapping[str, t.Sequence[Write]],
+) -> list[losses.Loss]:
+    """What would have no endpoint any more, also where the budget of deletions holds it: confirmed, it would go as well."""
+    if not losses.counts(request):
+        return []
+    if any(row.reason == "delete_budget" for row in whole.refused):
+        free = options._replace(max_deletes=-1)
+        writes = plan(clusters, request, listed, exports, free, manager, sources, destinations)[1]
+    there = Sources(listed, exports, options)
+    return [
+        loss
+        for name in sorted(writes)
+        if name in listed
+        for loss in lost_mirrors(name, listed[name], there, options, writes[name])
+    ]
 
 
 # -- writing --------------------------------------------------------------------------------------------------------

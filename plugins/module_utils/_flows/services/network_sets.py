@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ..._kubernetes.client import Client
+from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError, ListIncomplete
 from ..._kubernetes.objects import take_alone
@@ -25,7 +25,9 @@ from ..._plan.budget import why_refused
 from ..._plan.object_plan import Write
 from ..._plan.objects import field_manager, labels_of
 from ..._plan.plan import CREATE, Plan, Refusal
+from ..._services import losses
 from ..._services.network_sets import members as network_sets
+from ..._services.network_sets.lost_sets import Emptied, emptied_sets, lost_sets
 from ..._services.network_sets.members import CLUSTER_LABEL, NAME_LABEL, Members, check_members
 from ..._services.network_sets.set_plan import Objects, owned_by, plan_release, plan_sets
 from ..._services.network_sets.targets import TARGETS, Target
@@ -37,6 +39,8 @@ from ..access import cluster_objects
 from ..runs.outages import Memory, counting, unreachable_clusters
 
 PODS = "/api/v1/pods"
+#: Others have no address any more.
+_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class Grant(t.NamedTuple):
@@ -57,17 +61,19 @@ class Read(t.NamedTuple):
     refused: list[Refusal]
 
 
-def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: Clusters | None = None) -> dict[str, t.Any]:
-    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense.
+def run(
+    request: t.Mapping[str, t.Any], check: bool = False, clusters: Clusters | None = None, hold: bool = False
+) -> dict[str, t.Any]:
+    """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense, PairsLost before the first write.
 
-    ``clusters``: those of a caller that stays, instead of new ones.
+    ``clusters``: those of a caller that stays, instead of new ones. ``hold``: what may not be lost stays as it is, and the rest goes on.
     """
     # the collector would look at every pod of every cluster again, and there is no garbage among them
     with gc_paused():
-        return _run(request, check, clusters)
+        return _run(request, check, clusters, hold)
 
 
-def _run(request: t.Mapping[str, t.Any], check: bool, clusters: Clusters | None) -> dict[str, t.Any]:
+def _run(request: t.Mapping[str, t.Any], check: bool, clusters: Clusters | None, hold: bool) -> dict[str, t.Any]:
     manager = field_manager(request["fabric"])
     absent = request.get("state") in ("absent", "released")
     grants = {} if absent else read_grants(request.get("grants") or {}, request["fabric"])
@@ -88,6 +94,15 @@ def _run(request: t.Mapping[str, t.Any], check: bool, clusters: Clusters | None)
     outages = _outages(clusters, request, read, sources, manager)
     gone = {name: counts for name, (counts, unused) in outages.items()}
     whole, writes, counts = plan(request, read, members, sources, manager, gone, refused)
+    emptied = _emptied(request, read, members, sources, manager, gone, refused, whole, writes)
+    lost = lost_sets(
+        emptied,
+        _running(clusters, emptied),
+        {name: grant.exported for name, grant in grants.items()},
+        refused,
+        bool(request.get("include_host_network")),
+    )
+    reach = losses.limited(lost, request, whole, writes, check, hold)
     whole.refused = read.refused + refused + whole.refused
     record = {name: todo for name, (unused, todo) in outages.items()}
     noted = Plan()
@@ -101,7 +116,44 @@ def _run(request: t.Mapping[str, t.Any], check: bool, clusters: Clusters | None)
     result.update(
         counts=counts, failures=clusters.failures, stats=clusters.stats(), diff=done.diff(), warnings=whole.warnings
     )
+    result.update(reach)
     return result
+
+
+def _emptied(
+    request: t.Mapping[str, t.Any],
+    read: Read,
+    members: t.Mapping[str, Members],
+    sources: t.Sequence[str],
+    manager: str,
+    gone: t.Mapping[str, t.Collection[str]],
+    refused: t.Sequence[Refusal],
+    whole: Plan,
+    writes: t.Mapping[str, t.Sequence[Write]],
+) -> list[Emptied]:
+    """Sets that would have no address any more, also those that the budget of deletions holds: confirmed, they would go as well."""
+    if not losses.counts(request):
+        return []
+    if any(row.reason == "delete_budget" for row in whole.refused):
+        writes = plan(dict(request, max_deletes=-1), read, members, sources, manager, gone, refused)[1]
+    return [
+        row
+        for local in sorted(read.sets)
+        for row in emptied_sets(local, *read.sets[local], writes.get(local, ()), members, manager)
+    ]
+
+
+def _running(clusters: Clusters, emptied: t.Iterable[Emptied]) -> dict[str, list[t.Any]]:
+    """Pods that have not ended in the namespaces of these sets, by cluster; one that does not answer is missing."""
+    spaces: dict[str, set[str]] = {}
+    for one in emptied:
+        spaces.setdefault(one.member.cluster, set()).add(one.member.namespace)
+
+    def look(name: str, client: Client) -> list[t.Any]:
+        paths = [f"/api/v1/namespaces/{segment(space)}/pods" for space in sorted(spaces[name])]
+        return [pod for path in paths for pod in client.list(path, field_selector=_NOT_ENDED).items]
+
+    return clusters.read("list pods of sets that would be empty", look, sorted(spaces)) if spaces else {}
 
 
 def _outages(

@@ -16,12 +16,14 @@ from ..._mesh.fabric.inventory import Fabric
 from ..._plan.object_plan import Key, Read, Write, plan_objects
 from ..._plan.objects import field_manager
 from ..._plan.plan import Plan
+from ..._services import losses
 from ..._services.claims import Guard, host_network_too
 from ..._services.exports import Listed as MirrorLists, api_servers
 from ..._services.mcs.clusterset import Clusterset, Part, join, vanished
 from ..._services.mcs.conditions import Reach
 from ..._services.mcs.definitions import RELEASE, definitions
 from ..._services.mcs.exports import Exported, Listed, Options, read_exports
+from ..._services.mcs.lost_imports import lost_imports
 from ..._services.mcs.manifests import Made, addresses_of, asks_version
 from ..._services.mcs.names import EXPORT, GROUP, IMPORT, SERVICE, SERVICE_LABEL, SLICE, VERSIONS, Id, derived_name
 from ..._services.mcs.plan import Here, Planned, filled, plan_cluster, remove_all, unit_of
@@ -55,7 +57,7 @@ _OTHER_ID = "cluster {0}: its ClusterProperty says that its id is {1}, the inven
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) -> Data:
-    """The module's result. ``request`` has the module's options. Raises ValueRefused and InventoryRefused.
+    """The module's result. ``request`` has the module's options. Raises ValueRefused, InventoryRefused, and PairsLost before the first write.
 
     ``diff``: whether anybody wants to read it. That of thousands of Services is megabytes of text.
     """
@@ -66,9 +68,16 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) 
 
 
 def converge(
-    request: t.Mapping[str, t.Any], clusters: Clusters, check: bool = False, diff: bool = True, cut: Cut | None = None
+    request: t.Mapping[str, t.Any],
+    clusters: Clusters,
+    check: bool = False,
+    diff: bool = True,
+    cut: Cut | None = None,
+    hold: bool = False,
 ) -> Data | None:
-    """As run, over clusters of the caller. ``destinations`` of the request, where there is any: the clusters that are written.
+    """As run, over clusters of the caller. ``hold``: what may not be lost stays as it is, and the rest goes on.
+
+    ``destinations`` of the request, where there is any: the clusters that are written.
 
     ``kept``: a caller that writes to a part of the clusters says with it which ones others write to; the rest is only read.
 
@@ -104,13 +113,14 @@ def converge(
     now = time.time()
     quiet = {options.ids[name] for name in unreachable_clusters(clusters) - set(listed) if name in options.ids}
     slices: Made = {}
-    plans = {
-        name: plan_cluster(
-            here, parts[name].merged, parts[name].kept, options, manager, versions.get(name), quiet, int(now), slices
+
+    def plan_one(name: str, chosen: Options) -> Planned:
+        part = parts[name]
+        return plan_cluster(
+            heres[name], part.merged, part.kept, chosen, manager, versions.get(name), quiet, int(now), slices
         )
-        for name, here in heres.items()
-        if name in ours
-    }
+
+    plans = {name: plan_one(name, options) for name in heres if name in ours}
     for name in sorted(plans):
         whole.refused.extend(plans[name].plan.refused)
         whole.unchanged += plans[name].plan.unchanged if name in destinations else 0
@@ -118,6 +128,12 @@ def converge(
         whole, [one for name in plans if name in destinations for one in plans[name].writes]
     ):
         return None
+    todo = {name: list(plans[name].writes) for name in plans if name in destinations}
+    lost = _find_lost(request, heres, todo, exported, planned, options, plans, plan_one)
+    if cut is not None and lost:
+        return None
+    reach = {} if cut is not None else losses.limited(lost, request, whole, todo, check, hold)
+    plans.update((name, plans[name]._replace(writes=rows)) for name, rows in todo.items())
     whole.refused = sorted(set(whole.refused))
     done = write(
         clusters,
@@ -133,7 +149,27 @@ def converge(
         now,
         bool(request.get("leave_conflicts")),
     )
-    return _result(clusters, request, options.ids, listed, exported, plans, joined, done, diff)
+    return dict(_result(clusters, request, options.ids, listed, exported, plans, joined, done, diff), **reach)
+
+
+def _find_lost(
+    request: t.Mapping[str, t.Any],
+    heres: t.Mapping[str, Here],
+    writes: t.Mapping[str, t.Sequence[Write]],
+    exported: t.Mapping[str, Exported],
+    listed: t.Mapping[str, Listed],
+    options: Options,
+    plans: t.Mapping[str, Planned],
+    plan_one: t.Callable[[str, Options], Planned],
+) -> list[losses.Loss]:
+    """What would have no endpoint any more, also where the budget of deletions holds it: confirmed, it would go as well."""
+    found: list[losses.Loss] = []
+    for name in sorted(writes) if losses.counts(request) else ():
+        todo = writes[name]
+        if any(row.reason == "delete_budget" for row in plans[name].plan.refused):
+            todo = plan_one(name, options._replace(max_deletes=-1)).writes
+        found += lost_imports(heres[name], exported, listed, todo)
+    return found
 
 
 def _result(

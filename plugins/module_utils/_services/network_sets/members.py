@@ -132,6 +132,14 @@ def _host_net(text: t.Any) -> str:
     return f"{address}/{address.max_prefixlen}"
 
 
+def host_nets(status: t.Mapping[str, t.Any]) -> list[str]:
+    """The networks of a pod's addresses; none where its status cannot be read."""
+    try:
+        return [_host_net(text) for text in _addresses(status)]
+    except ValueRefused:
+        return []
+
+
 def _addresses(status: t.Mapping[str, t.Any]) -> list[t.Any]:
     """Every podIPs entry; podIP where there are none."""
     entries = status.get("podIPs")
@@ -146,11 +154,12 @@ def _overdue(metadata: t.Mapping[str, t.Any], now: float | None) -> bool:
     text = metadata.get("deletionTimestamp")
     if now is None or not isinstance(text, str):
         return False
-    due = _seconds(text)
+    due = seconds_of_time(text)
     return due is not None and now > due + TERMINATION_SLACK_SECONDS
 
 
-def _seconds(text: str) -> float | None:
+def seconds_of_time(text: str) -> float | None:
+    """Seconds since 1970 of a time as API servers write it; None for anything else."""
     found = re.match(
         r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]{1,9})?Z\Z", text, re.ASCII
     )

@@ -65,7 +65,9 @@ def plan_sets(
     """
     planned = Planned(Plan(), [])
     holders = {
-        name: member for name, member in ((name, _member(obj)) for name, obj in existing.items()) if member is not None
+        name: member
+        for name, member in ((name, member_of(obj)) for name, obj in existing.items())
+        if member is not None
     }
     merged = {member: nets for source in sorted(sources) for member, nets in sources[source].items()}
     # a set whose source is known and has it no more gives its name free
@@ -124,7 +126,7 @@ def plan_release(local: str, target: Target, existing: Objects, sources: t.Colle
     """
     planned = Planned(Plan(), [])
     for name in sorted(existing):
-        obj, member = existing[name], _member(existing[name])
+        obj, member = existing[name], member_of(existing[name])
         if member is None or member.cluster not in sources or not owned_by(obj, manager):
             continue
         change = Change(UPDATE, target.kind, f"{local}/{name}", {"field_manager": manager}, {"field_manager": None})
@@ -158,7 +160,7 @@ def _compare(
         plan.unchanged += 1
         return
     if not mine:
-        member = _member(actual)
+        member = member_of(actual)
         if member is None:
             plan.refuse(label, "not_ours", "a set of this name exists, is not ours and is left alone")
             return
@@ -196,7 +198,7 @@ def _may_delete(name: str, member: Member, obj: t.Mapping[str, t.Any], manager: 
     return may_delete(obj, manager, owned_by(obj, manager), named, adopt, derived=True)
 
 
-def _member(obj: t.Mapping[str, t.Any]) -> Member | None:
+def member_of(obj: t.Mapping[str, t.Any]) -> Member | None:
     """What a set stands for by its labels; None for an object without the original program's marks.
 
     These are managed-by and the cluster. A set whose other labels are gone stands for no pods any more.
