@@ -66,13 +66,18 @@ def classes(losses: t.Iterable[Loss]) -> list[Data]:
                 "from": loss.source,
                 "to": loss.target,
                 "pairs": 0,
-                "example": {"from": loss.example[0], "to": loss.example[1]},
-                "first_hop": loss.label,
-                "message": loss.message,
+                "example": {"from": _plain(loss.example[0]), "to": _plain(loss.example[1])},
+                "first_hop": _plain(loss.label),
+                "message": _plain(loss.message),
             },
         )
         row["pairs"] += 1
     return sorted(found.values(), key=lambda row: (-row["pairs"], row["class"]))
+
+
+def _plain(text: str) -> str:
+    """A text of a cluster, as part of a message that becomes an argument of a task: no template, nothing that moves a cursor."""
+    return (text if text.isprintable() else ascii(text)).replace("{", "\\x7b")
 
 
 def judged(losses: t.Sequence[Loss], most: int | None, confirmed: t.Collection[str]) -> Data:
@@ -112,8 +117,8 @@ def leave(losses: t.Iterable[Loss], stops: t.Collection[str], whole: Plan, write
     for loss in losses:
         if loss.name in stops:
             keys.setdefault(loss.local, set()).update(loss.keys)
-            text = _KEPT.format(loss.message, f'"{loss.name}"')
-            whole.refused.append(Refusal(loss.label, PAIRS_LOST, text))
+            text = _KEPT.format(_plain(loss.message), f'"{loss.name}"')
+            whole.refused.append(Refusal(_plain(loss.label), PAIRS_LOST, text))
     for local, left in keys.items():
         gone = {id(write.change) for write in writes.get(local, ()) if write.key in left}
         writes[local] = [write for write in writes.get(local, ()) if write.key not in left]

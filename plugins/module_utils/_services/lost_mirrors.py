@@ -9,7 +9,7 @@ import typing as t
 from .._plan.object_plan import Key, Write
 from .._plan.objects import labels_of
 from .exports import Exports, Id, Listed, Options, id_of, label_of
-from .global_services import GLOBAL, MIRRORED_SLICE
+from .global_services import CLUSTER_LABEL, GLOBAL, MIRRORED_SLICE
 from .losses import Loss
 from .mirror_plan import objects_of
 from .mirror_services import MIRRORED, Object, is_external_name
@@ -26,13 +26,14 @@ def addresses_in(obj: Object | None) -> int:
     """How many addresses Endpoints or an EndpointSlice have; 0 for anything else."""
     if obj is None:
         return 0
-    if isinstance(obj.get("endpoints"), list):
-        return sum(len(end.get("addresses") or ()) for end in obj["endpoints"] if isinstance(end, dict))
-    found = 0
-    for subset in obj.get("subsets") or ():
-        if isinstance(subset, dict):
-            found += sum(len(subset.get(name) or ()) for name in ("addresses", "notReadyAddresses"))
-    return found
+    ends = [end.get("addresses") for end in _rows(obj.get("endpoints"))]
+    for subset in _rows(obj.get("subsets")):
+        ends += [subset.get("addresses"), subset.get("notReadyAddresses")]
+    return sum(len(given) for given in ends if isinstance(given, list))
+
+
+def _rows(given: t.Any) -> list[t.Mapping[str, t.Any]]:
+    return [row for row in given if isinstance(row, dict)] if isinstance(given, list) else []
 
 
 class Sources:
@@ -43,12 +44,15 @@ class Sources:
         self._named: dict[tuple[str, str], list[tuple[str, Id, Object]]] | None = None
         self._answering: dict[tuple[str, Id], list[str]] = {}
 
-    def of(self, mark: tuple[str, str], name: str) -> tuple[str, str, Id, str] | None:
-        """(cause, cluster, Service, message) of the first Service that could answer and is held back; None where none is."""
+    def of(self, mark: tuple[str, str], name: str, parts: t.Collection[str]) -> tuple[str, str, Id, str] | None:
+        """(cause, cluster, Service, message) of the first Service that could answer and is held back; None where none is.
+
+        parts: the clusters that have endpoints in a global Service now; others never were a part of it.
+        """
         if self._named is None:
             self._named = self._read()
         for source, place, obj in self._named.get((mark[0], name), ()):
-            if mark[0] == MIRROR and self._options.prefixes.get(source) != mark[1]:
+            if (self._options.prefixes.get(source) != mark[1]) if mark[0] == MIRROR else (source not in parts):
                 continue
             if (source, place) not in self._answering:
                 continue
@@ -103,10 +107,17 @@ def lost_mirrors(local: str, here: Listed, sources: Sources, options: Options, w
     objects = objects_of(here, options.namespace)
     before, left, keys = _counted(objects, after)
     services = {key.name: obj for key, obj in objects.items() if key.kind == "Service"}
+    parts: dict[str, set[str]] = {}
+    for key, obj in objects.items():
+        labels = labels_of(obj) if key.kind == "EndpointSlice" and addresses_in(obj) else {}
+        if CLUSTER_LABEL in labels:
+            parts.setdefault(labels.get(SERVICE_NAME, ""), set()).add(labels[CLUSTER_LABEL])
     losses = []
     for name in sorted(name for name, count in before.items() if count and not left.get(name)):
         mark = mark_of(labels_of(services[name])) if name in services else None
-        found = sources.of(mark, name) if mark is not None and mark[0] in (MIRROR, SHARED) else None
+        found = (
+            sources.of(mark, name, parts.get(name, ())) if mark is not None and mark[0] in (MIRROR, SHARED) else None
+        )
         if found is None:
             continue
         cause, source, place, message = found

@@ -80,8 +80,11 @@ def gaps(changes: Changes) -> list[Data]:
 def lines(rows: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     """At most MOST_LINES; none where no pair is without a path on the way."""
     shown = [
-        "without a path for a while {0} [{cause}/{from}/{to}], as {example[from]} to {example[to]} from {begins} to {ends}: {message}".format(
-            "1 pair" if row["pairs"] == 1 else f"{row['pairs']:,} pairs", **row
+        "without a path for a while {0} [{cause}/{from}/{to}], as {one} to {other} from {begins} to {ends}: {message}".format(
+            "1 pair" if row["pairs"] == 1 else f"{row['pairs']:,} pairs",
+            one=row["example"]["from"],
+            other=row["example"]["to"],
+            **row,
         )
         for row in rows[:MOST_LINES]
     ]

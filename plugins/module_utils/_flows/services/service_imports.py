@@ -129,10 +129,10 @@ def converge(
     ):
         return None
     todo = {name: list(plans[name].writes) for name in plans if name in destinations}
-    lost = _find_lost(request, heres, todo, exported, planned, options, plans, plan_one)
-    if cut is not None and lost:
+    losing = _find_lost(request, heres, todo, exported, planned, options, plans, plan_one)
+    if cut is not None and losing:
         return None
-    reach = {} if cut is not None else losses.limited(lost, request, whole, todo, check, hold)
+    reach = {} if cut is not None else losses.limited(losing, request, whole, todo, check, hold)
     plans.update((name, plans[name]._replace(writes=rows)) for name, rows in todo.items())
     whole.refused = sorted(set(whole.refused))
     done = write(

@@ -30,11 +30,12 @@ def lost_imports(
 ) -> list[Loss]:
     """What the writes of one cluster take apart. exported, listed: of the clusters that could be read; others are no proof."""
     after: dict[Key, Object | None] = {write.key: write.manifest for write in writes}
+    touched: dict[Id, set[Key]] = {}
+    for key in after:
+        touched.setdefault(_unit(key), set()).add(key)
     losses = []
-    for unit, place in sorted(here.places.items()) if after else ():
-        keys = [*here.units.get(unit, ()), *(key for key in after if _unit(key) == unit)]
-        if not any(key in after for key in keys):
-            continue
+    for unit in sorted(unit for unit in touched if unit in here.places):
+        place, keys = here.places[unit], touched[unit].union(here.units.get(unit, ()))
         slices = {key for key in keys if key.kind == SLICE}
         now = sum(addresses_in(here.objects.get(key)) for key in slices)
         then = sum(addresses_in(after[key] if key in after else here.objects.get(key)) for key in slices)
