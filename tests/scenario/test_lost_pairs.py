@@ -132,11 +132,15 @@ def test_a_gap_on_the_way_is_announced_seen_and_ends_and_no_other_pair_loses_a_p
     """The key of one node is new: the pairs with it pause until others know that. Real packets between pods, ten a second."""
     fabric.sh("aws-node-1", "mv", KEY, KEY + ".away")
     checked = " ".join(fabric.play("mesh", "--check").ok().out.split())
-    assert "without a path for a while 2 pairs [key_new/aws/gcp], as aws-node-1 to gcp-node-1" in checked, checked[-4000:]
+    announced = "without a path for a while 2 pairs [key_new/aws/gcp], as aws-node-1 to gcp-node-1"
+    assert announced in checked, checked[-4000:]
     assert "from the first call of aws-node-1 to the second call of gcp-node-1" in checked
-    with fabric.pinging("aws-node-1-pod-1", "10.4.7.10", inside="pod-exec", every=0.1) as paused:
-        with fabric.pinging("aws-node-2-pod-1", "10.4.7.10", inside="pod-exec", every=0.1) as untouched:
-            fabric.play("mesh").ok()
+    target, how = "10.4.7.10", {"inside": "pod-exec", "every": 0.1}
+    with (
+        fabric.pinging("aws-node-1-pod-1", target, **how) as paused,
+        fabric.pinging("aws-node-2-pod-1", target, **how) as untouched,
+    ):
+        fabric.play("mesh").ok()
     assert untouched.sent and untouched.lost == 0, untouched
     assert paused.lost, paused
     fabric.all_reach()
