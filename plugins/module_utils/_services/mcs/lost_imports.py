@@ -17,7 +17,7 @@ from ..losses import Loss
 from ..lost_mirrors import addresses_in
 from ..mirror_services import Object
 from ..slices import SERVICE_NAME
-from .exports import INVALID_TYPE, REFUSED as EXPORT_REFUSED, Exported, Listed
+from .exports import REFUSED as EXPORT_REFUSED, Exported, Listed
 from .names import IMPORT, SLICE, SOURCE_LABEL, Id, derived_name
 from .plan import Here
 
@@ -64,7 +64,7 @@ def _held_back(place: Id, exported: t.Mapping[str, Exported], listed: t.Mapping[
         claim = exported[source].claims.get(place)
         if claim is None:
             continue
-        refused = claim.export is None and claim.reason in (EXPORT_REFUSED, INVALID_TYPE)
+        refused = claim.export is None and claim.reason == EXPORT_REFUSED
         if (refused or claim.none_left) and _answers(listed[source], place):
             return source, claim.left_out or claim.message
     return None
