@@ -22,6 +22,7 @@ from test_ranges_of_nodes import (  # pylint: disable=unused-import
     fabric,
     key_of,
     node,
+    pod,
     put,
     recorded,
     servers,
@@ -220,3 +221,30 @@ def test_a_network_plugin_that_comes_later(fabric):
         put(client, recorded("ipam-0-tunnel-only", "BlockAffinity", "IPAMBlock"))
         control_loop._forget()  # as after each run
         until(lambda: control_loop.handles("cal", "BlockAffinity"), 60.0)
+
+
+def test_addresses_of_pods_are_followed_where_they_are_the_source(fabric):
+    """Nodes without ranges, and no network plugin with objects: ``auto`` reads Pods, and each further address is one change of its peer."""
+    client = fabric["cal"].client()
+    path = "/api/v1/namespaces/default/pods"
+    for number, host in enumerate(NODES["cal"], 1):
+        client.delete("/api/v1/nodes/" + host)
+        client.create("/api/v1/nodes", node(host, number, "aws", []), "kubelet")
+        pod(client, f"p{number}", host, f"10.251.0.{16 * number}")
+    try:
+        with kept(fabric) as control_loop:
+            mark = fabric["cal"].mark()
+            pod(client, "p3", NODES["cal"][0], "10.251.0.40")
+            until(lambda: control_loop.orders)
+            assert peers(control_loop.orders[0]) == {FIRST: ["10.251.0.16/32", "10.251.0.40/32"]}
+            # one that has finished has no address any more, and a label is no news
+            client.merge_patch(f"{path}/p3", {"metadata": {"labels": {"a": "b"}}}, "tests")
+            client.merge_patch(f"{path}/p3/status", {"status": {"phase": "Succeeded"}}, "kubelet")
+            until(lambda: len(control_loop.orders) == 2)
+            assert peers(control_loop.orders[1]) == {FIRST: ["10.251.0.16/32"]}
+            quiet(control_loop)
+            assert control_loop.books == [] and len(control_loop.orders) == 2
+            assert not [row for row in fabric["cal"].audit(mark) if row[0] == "list"], "Pods come by their watch"
+    finally:
+        for item in client.list(path).items:
+            client.delete(f"{path}/{item['metadata']['name']}?gracePeriodSeconds=0")

@@ -18,9 +18,11 @@ import urllib.parse
 
 from .._plan.changes import digest
 from .._values.selectors import matches, parse_selector
+from .._values.text import mapping
 from .access import AccessRefused, parse_access
 from .client import Client, Listing
 from .errors import Conflict, KubeError, ListIncomplete, NotFound, TimedOut
+from .pod_ranges import UNFINISHED
 from .session import Allowance, Limits, Request
 from .watch import Follower, Settings
 
@@ -63,7 +65,7 @@ _DIGESTED = {
     "ipamblocks": "IPAMBlock",
     "ciliumnodes": "CiliumNode",
 }
-#: The one selector by fields that is followed, as every kind has it.
+#: Of selectors by fields this one is followed, as every kind has it, and UNFINISHED, which the server applies to the rows of a watch, too.
 _NAMED = "metadata.name="
 #: A server that does not answer keeps a process that stays waiting no longer than this: it asks again.
 _PATIENCE = 10.0
@@ -334,7 +336,7 @@ class WatchedClient(LastingClient):
         self, path: str, label_selector: str | None = None, field_selector: str | None = None, page: int = 500
     ) -> Listing:
         """As Client.list; from memory where the path is followed."""
-        if field_selector and not field_selector.startswith(_NAMED):
+        if field_selector and field_selector != UNFINISHED and not field_selector.startswith(_NAMED):
             return super().list(path, label_selector, field_selector, page)
         found = _PATH.match(path)
         if found is None:
@@ -343,8 +345,7 @@ class WatchedClient(LastingClient):
         requirements = parse_selector(label_selector) if label_selector else ()
         listing = collection.listing(self.cluster, found.group(2), requirements, self.limits.list_seconds)
         if field_selector and not collection.fields:
-            name = field_selector[len(_NAMED) :]
-            listing = listing._replace(items=[obj for obj in listing.items if obj["metadata"].get("name") == name])
+            listing = listing._replace(items=[obj for obj in listing.items if _selected(obj, field_selector)])
         return listing
 
     def _followed(self, path: str, whole: str, labels: str | None, fields: str | None) -> Collection:
@@ -480,6 +481,13 @@ class WatchedClient(LastingClient):
 
 def _place(obj: Data) -> Place:
     return obj["metadata"].get("namespace") or "", obj["metadata"].get("name") or ""
+
+
+def _selected(obj: Data, selector: str) -> bool:
+    """Whether an object is one of those that a followed selector by fields chooses."""
+    if selector == UNFINISHED:
+        return mapping(obj, "status").get("phase") not in ("Succeeded", "Failed")
+    return bool(obj["metadata"].get("name") == selector[len(_NAMED) :])
 
 
 def _number(version: t.Any) -> int | None:

@@ -23,6 +23,7 @@ from .capabilities import EVERYTHING, Capability
 Data = dict[str, t.Any]
 #: Keys of changes of Nodes, for which a run of the mesh is asked anyway, and of the objects in which network plugins keep ranges.
 NODES, RANGES = "nodes", "ranges"
+_PODS = "pods"
 #: Which source the kinds are of that playbooks are run for, where this does not handle them.
 _SOURCE_OF = {kind: source for source, (dummy, kinds) in SOURCES.items() for kind in kinds.values()}
 
@@ -30,7 +31,7 @@ _SOURCE_OF = {kind: source for source, (dummy, kinds) in SOURCES.items() for kin
 class PodRanges(Capability):
     """Reads all clusters, and writes to none."""
 
-    plurals = frozenset(("nodes", "blockaffinities", "ipamblocks", "ciliumnodes"))
+    plurals = frozenset(("nodes", "blockaffinities", "ipamblocks", "ciliumnodes", _PODS))
     #: A block that moves passes through states in which it is nobody's, for some 20 ms.
     window = (0.3, 1.0)
     writes = False
@@ -43,11 +44,17 @@ class PodRanges(Capability):
         self._listings: dict[str, t.Any] = {}
         self._plan: MeshPlan | None = None
         self._failed: frozenset[str] = frozenset()
+        #: clusters where Pods are the source of ranges; in others other capabilities may follow Pods
+        self._by_pods: frozenset[str] = frozenset()
 
     def keys(self, cluster: str, heard: Heard) -> t.Collection[str]:
         """What changed of a cluster; everything where a list was in doubt."""
         if not heard.news or heard.plural not in self.plurals:
             return ()
+        if heard.plural == _PODS:
+            with self._lock:
+                if cluster not in self._by_pods:
+                    return ()
         if not heard.name:
             return (EVERYTHING,)
         return (f"{NODES if heard.plural == 'nodes' else RANGES}/{cluster}",)
@@ -78,10 +85,13 @@ class PodRanges(Capability):
         # one that cannot be read now has what it had: nothing is concluded from that
         listings = {**self._listings, **{name: row for name, row in listings.items() if name not in failed}}
         after = mesh_plan.plan_nodes(self._fabric, listings)
+        by_pods = frozenset(
+            name for name, row in listings.items() if "ranges" in row and row["ranges"].pods is not None
+        )
         known = set(self._listings) >= set(listings)
         changes = range_changes(self._plan, after) if self._plan is not None and known else RangeChanges({})
         with self._lock:
-            self._listings, self._plan, self._failed = listings, after, failed
+            self._listings, self._plan, self._failed, self._by_pods = listings, after, failed, by_pods
         runs = bool(changes.more) and any(key.startswith(RANGES) for key in keys)
         text = "more than ranges of peers changed, {0}, so the playbook mesh is run"
         return {
