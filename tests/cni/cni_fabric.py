@@ -25,6 +25,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 SHELL = "nicolaka/netshoot:v0.15"
 #: Answers each connection with the address that it comes from.
 MIRROR = "exec socat TCP4-LISTEN:8080,fork,reuseaddr SYSTEM:'echo $SOCAT_PEERADDR'"
+#: The same for both versions of IP.
+MIRROR_DUAL = MIRROR.removeprefix("exec ") + " & " + MIRROR.replace("TCP4-LISTEN:8080", "TCP6-LISTEN:8080,ipv6only=1")
 #: Of each address given: the address, and what answers there.
 ASK = 'for a in "$@"; do (echo "$a" $(nc -w 4 "$a" 8080 </dev/null 2>/dev/null)) & done; wait'
 WORKLOADS = ("DaemonSet", "Deployment", "PodDisruptionBudget")
@@ -38,6 +40,11 @@ class CniFabric(Fabric):
         self.programs = programs
         self.machinery = Lab(name)
         self.daemons = {}
+
+    @property
+    def dual(self):
+        """Whether nodes have addresses of both versions of IP."""
+        return any(node.address6 for node in self.machinery.topology.nodes)
 
     def begin(self):
         self.lab("up", "--topology", self.topology)
@@ -177,19 +184,20 @@ class CniFabric(Fabric):
     def deploy(self):
         """On each node one pod that answers a connection with the address it comes from, on the host's network another."""
         for cluster in self.clusters:
-            self.apply(cluster, mirror("mirror"), mirror("host", host=True))
+            self.apply(cluster, mirror("mirror", dual=self.dual), mirror("host", host=True))
         for cluster in self.clusters:
             for name in ("mirror", "host"):
                 self.kubectl(cluster, "rollout", "status", "daemonset/" + name, "--timeout=300s")
         self.ran("pods are ready")
 
-    def pods(self, cluster, app="mirror"):
-        """{node: (name, address)} of an app's pods that run."""
+    def pods(self, cluster, app="mirror", version=4):
+        """{node: (name, address of that version of IP)} of an app's pods that run."""
         items = self.objects(cluster, "pods", "-l", "app=" + app)
         return {
-            item["spec"]["nodeName"]: (item["metadata"]["name"], item["status"]["podIP"])
+            item["spec"]["nodeName"]: (item["metadata"]["name"], row["ip"])
             for item in items
-            if "deletionTimestamp" not in item["metadata"] and item["status"].get("podIP")
+            for row in item["status"].get("podIPs", ())
+            if "deletionTimestamp" not in item["metadata"] and ipaddress.ip_address(row["ip"]).version == version
         }
 
     def cluster_of_address(self, address):
@@ -203,11 +211,11 @@ class CniFabric(Fabric):
         """{address: the address that its pod saw us with, or nothing} from a pod."""
         text = self.kubectl(cluster, "exec", pod, "--", "sh", "-c", ASK, "sh", *addresses, check=False)
         rows = [line.split() for line in text.splitlines()]
-        return {row[0]: row[1] if len(row) > 1 else "" for row in rows}
+        return {row[0]: shortened(row[1]) if len(row) > 1 else "" for row in rows}
 
-    def pairs(self, app="mirror"):
+    def pairs(self, app="mirror", version=4):
         """[(source cluster, source node, source address, target address, seen)] of each pair of pods."""
-        pods = {cluster: self.pods(cluster, app) for cluster in self.clusters}
+        pods = {cluster: self.pods(cluster, app, version) for cluster in self.clusters}
         targets = {address: cluster for cluster, found in pods.items() for unused, address in found.values()}
         rows = []
         for cluster, found in pods.items():
@@ -217,25 +225,31 @@ class CniFabric(Fabric):
                 rows += [(cluster, node, address, target, seen.get(target, "")) for target in others]
         return rows
 
-    def all_kept(self, app="mirror", within=30.0):
+    def all_kept(self, app="mirror", within=30.0, version=4):
         """Each pod reaches each other one, of all clusters, and is seen there with its own address. Returns how many pairs there are."""
         end = time.monotonic() + within
         while True:
-            rows = self.pairs(app)
+            rows = self.pairs(app, version)
             bad = [row for row in rows if row[4] != row[2]]
             if rows and not bad:
-                self.ran(f"{len(rows)} pairs, source addresses kept")
+                self.ran(f"{len(rows)} pairs of IPv{version}, source addresses kept")
                 return len(rows)
             assert time.monotonic() < end, f"{len(bad)} of {len(rows)} pairs: {bad[:8]}"
             time.sleep(1)
 
 
-def mirror(name, host=False):
-    """A DaemonSet of MIRROR."""
+def shortened(text):
+    """An address as socat prints it, in its usual form."""
+    return str(ipaddress.ip_address(text.strip("[]")))
+
+
+def mirror(name, host=False, dual=False):
+    """A DaemonSet of MIRROR; ``dual``: of MIRROR_DUAL."""
+    script = MIRROR_DUAL if dual else MIRROR
     container = {
         "name": "mirror",
         "image": SHELL,
-        "command": ["sh", "-c", MIRROR if not host else MIRROR.replace("8080", "18080")],
+        "command": ["sh", "-c", script if not host else script.replace("8080", "18080")],
     }
     spec = {
         "terminationGracePeriodSeconds": 0,

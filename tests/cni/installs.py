@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 
 from cni_fabric import WORKLOADS
@@ -44,9 +45,14 @@ def flannel_settings(fabric):
 
 
 def install_flannel(fabric, cluster):
+    """With its manifest; where nodes have both versions of IP, with the two lines of flannel's documents for that."""
     items = fabric.manifest("kube-flannel.yml")
     fabric.apply(cluster, *[item for item in items if item["kind"] not in WORKLOADS])
     settings, arguments = flannel_settings(fabric)
+    if fabric.dual:
+        network = fabric.machinery.topology.cluster(cluster).pod_cidrs[1]
+        config = dict(json.loads(settings["net-conf.json"]), EnableIPv6=True, IPv6Network=network)
+        settings = dict(settings, **{"net-conf.json": json.dumps(config)})
     for node in fabric.nodes_of(cluster):
         fabric.program(node, "flannel")
         start_flannel(fabric, node, settings, arguments)
@@ -65,9 +71,16 @@ CALICO = ("calico", "calico-felix", "calico-node", "calico-vxlan.yaml")
 ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
 
 
+#: What Calico's documents have for both versions of IP: variables of its node, and of the runtime's configuration.
+CALICO_DUAL = {"IP6": "autodetect", "FELIX_IPV6SUPPORT": "true", "CALICO_IPV6POOL_NAT_OUTGOING": "true"}
+CALICO_DUAL_IPAM = {"assign_ipv4": "true", "assign_ipv6": "true"}
+
+
 def install_calico(fabric, cluster):
     """With its manifest for clusters without BGP; what runs in its DaemonSet, and kube-controllers on the first node."""
     items = fabric.manifest("calico-vxlan.yaml")
+    if fabric.dual:
+        both_versions(fabric, cluster, items)
     fabric.apply(cluster, *[item for item in items if item["kind"] not in WORKLOADS])
     first, *dummy = nodes = fabric.nodes_of(cluster)
     for node in nodes:
@@ -78,6 +91,19 @@ def install_calico(fabric, cluster):
     fabric.daemon(first, "kube-controllers", *own, **given, KUBECONFIG=fabric.access(first))
     fabric.ready(cluster)
     fabric.ran(f"Calico in {cluster}")
+
+
+def both_versions(fabric, cluster, items):
+    """Change a manifest as Calico's documents have it, so that pods get addresses of both versions of IP."""
+    own = dict(CALICO_DUAL, CALICO_IPV6POOL_CIDR=fabric.machinery.topology.cluster(cluster).pod_cidrs[1])
+    agent = container(of_kind(items, "DaemonSet", "calico-node"), "calico-node")
+    kept = [one for one in agent["env"] if one["name"] not in own]
+    agent["env"] = kept + [{"name": name, "value": value} for name, value in own.items()]
+    config = of_kind(items, "ConfigMap", "calico-config")["data"]
+    before = '"type": "calico-ipam"'
+    assert before in config["cni_network_config"]
+    more = ", ".join(f'"{name}": "{value}"' for name, value in CALICO_DUAL_IPAM.items())
+    config["cni_network_config"] = config["cni_network_config"].replace(before, f"{before}, {more}")
 
 
 def start_calico(fabric, node, items):
@@ -105,6 +131,25 @@ def calico_network(items, node, access):
     config = of_kind(items, "ConfigMap", "calico-config")["data"]
     text = config["cni_network_config"].replace("__KUBERNETES_NODE_NAME__", node)
     return text.replace("__CNI_MTU__", config["veth_mtu"]).replace("__KUBECONFIG_FILEPATH__", access)
+
+
+def install_plain(fabric, cluster):
+    """A network without objects of its own: all nodes take addresses of one range, of which each has its part by a file that no API server has."""
+    network = fabric.machinery.topology.cluster(cluster).pod_cidrs[0]
+    parts = dict(zip(fabric.nodes_of(cluster), ipaddress.ip_network(network).subnets(new_prefix=26)))
+    for node, part in parts.items():
+        for other, cidr in parts.items():
+            if other != node:
+                fabric.sh(
+                    node, "ip", "route", "replace", str(cidr), "via", fabric.machinery.machine(other).node.address
+                )
+        own = {"subnet": network, "rangeStart": str(part[10]), "rangeEnd": str(part[60])}
+        ipam = {"type": "host-local", "ranges": [[own]], "routes": [{"dst": "0.0.0.0/0"}]}
+        plugins = [{"type": "ptp", "ipMasq": True, "mtu": 1500, "ipam": dict(ipam, dataDir="/var/lib/cni/networks")}]
+        text = json.dumps({"cniVersion": "1.0.0", "name": "plain", "plugins": plugins})
+        fabric.configure(node, "10-plain.conflist", text)
+    fabric.ready(cluster)
+    fabric.ran(f"{cluster}: {', '.join(f'{node} {part}' for node, part in parts.items())}")
 
 
 CILIUM = ("cilium-operator",)
