@@ -428,7 +428,7 @@ def node_object(node: Node) -> dict[str, t.Any]:
             "name": node.name,
             "labels": {"kubernetes.io/hostname": node.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
         },
-        "spec": {"podCIDR": node.pod_cidrs[0], "podCIDRs": list(node.pod_cidrs)},
+        "spec": {"podCIDR": node.pod_cidrs[0], "podCIDRs": list(node.pod_cidrs)} if node.pod_cidrs else {},
         "status": {
             "addresses": [*addresses, {"type": "Hostname", "address": node.name}],
             "conditions": [
