@@ -9,6 +9,7 @@ import json
 import os
 import time
 
+import pictures
 from harness import REPO
 
 MIRRORED = {"mirror.semaphore.uw.io/mirror-service": "true"}
@@ -129,7 +130,7 @@ def hosts(fabric, here, there):
 
 
 def traced(fabric, source, target):
-    """A trace from each pod of a cluster to each of another, observed: it arrives. Returns the documents."""
+    """A trace from each pod of a cluster to each of another, observed: it arrives, by what guide_packets has in its pictures. Returns the documents."""
     found = []
     for pod, unused in fabric.pods(source).values():
         for other, unused_address in fabric.pods(target).values():
@@ -138,6 +139,7 @@ def traced(fabric, source, target):
             fabric.play("trace", variables=dict(ends, trace_document=str(path))).ok()
             document = json.loads(path.read_text(encoding="utf-8"))
             assert document["verdict"] == "arrives", document["table"]
+            assert not pictures.missing(document["hops"]), document["table"]
             found.append(document)
     record(f"{source} to {target}", found[0])
     return found

@@ -1,0 +1,47 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pictures of guide_packets against what ``trace`` found on nodes with a network plugin."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import xml.etree.ElementTree
+
+IMAGES = pathlib.Path(__file__).resolve().parents[2] / "docs" / "docsite" / "rst" / "images"
+#: The picture in which a plugin's nodes are, by the name of their cluster in the labs of this folder.
+PICTURES = {"calico": "packet_plugins.svg", "flannel": "packet_plugins.svg", "cilium": "packet_cilium.svg"}
+_WAYS = re.compile(r"in by (\S+), out by (\S+)\Z")
+_ROUTE = re.compile(r"route (\S+ dev \S+) ")
+
+
+def texts(picture):
+    """The lines of text of a picture."""
+    tree = xml.etree.ElementTree.parse(IMAGES / picture)
+    return [element.text or "" for element in tree.iter() if element.tag.endswith("}text")]
+
+
+def missing(hops):
+    """What of the hops of a trace, {direction, where, what, expected, observed, verdict}, its plugins' pictures do not have: [(hop's node, text)].
+
+    Per hop the devices in and out; of a target besides the plugin's own route to its pods, where that is the node's and not one pod's. The other
+    end of a device has the alias of the other cluster, so of the mesh's devices only the kind is compared.
+    """
+    found = []
+    for hop in hops:
+        picture = PICTURES.get(hop["where"].partition("-")[0])
+        if picture is None or hop["what"] == "tunnel":
+            continue
+        lines = texts(picture)
+        expected = [_kind(device) for device in _WAYS.match(hop["observed"]).groups()]
+        route = _ROUTE.match(hop["expected"])
+        if hop["what"] == "target" and "/32" not in route.group(1) and "/128" not in route.group(1):
+            expected.append(route.group(1))
+        found += [(hop["where"], text) for text in expected if not any(text in line for line in lines)]
+    return found
+
+
+def _kind(device):
+    """A pod's own device and the mesh's as pictures call them."""
+    return re.sub(r"\A(cali|veth)\w+\Z", "\\1…", re.sub(r"\A(wireguard\.).+\Z", "device \\1", device))
