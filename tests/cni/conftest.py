@@ -36,7 +36,7 @@ def fabric(request):
     missing = [name for name in request.module.NEEDS if not (folder / name).exists()]
     if missing:
         for name in missing:
-            MISSING.setdefault(name, set()).add(request.module.__name__)
+            MISSING.setdefault(f"{name} is missing", set()).add(request.module.__name__)
         pytest.skip(f"NOT RUN: {', '.join(missing)} not in {given}")
     name = os.environ.get("MCN_LAB_PREFIX", "") + "cni-" + request.module.__name__.replace("test_", "")[:10]
     made = CniFabric(name, folder, request.module.TOPOLOGY)
@@ -50,6 +50,12 @@ def fabric(request):
             made.lab("down")
 
 
+def not_run(what, module, reason):
+    """Count a test as not run, with the reason; the run ends as where a program is missing."""
+    MISSING.setdefault(f"{what}: {reason}", set()).add(module)
+    pytest.skip(f"NOT RUN: {what}: {reason}")
+
+
 def pytest_sessionfinish(session, exitstatus):
     """What was asked for and not run is no success: 77, as test programs report it."""
     if exitstatus == pytest.ExitCode.OK and MISSING:
@@ -58,4 +64,4 @@ def pytest_sessionfinish(session, exitstatus):
 
 def pytest_terminal_summary(terminalreporter):
     for name, modules in sorted(MISSING.items()):
-        terminalreporter.write_line(f"!!! NOT RUN: {name} is missing, for {', '.join(sorted(modules))}", red=True)
+        terminalreporter.write_line(f"!!! NOT RUN: {name}, for {', '.join(sorted(modules))}", red=True)

@@ -34,7 +34,7 @@ def test_allowed_ips_are_blocks_of_both_versions(fabric):
     """Those of Calico are not in any Node."""
     for node in fabric.nodes_of("flannel"):
         shown = fabric.sh(node, "wg", "show", "wireguard.cali", "allowed-ips")
-        networks = [ipaddress.ip_network(word) for line in shown.splitlines() for word in line.split()[1:]]
+        networks = [ipaddress.ip_network(text) for line in shown.splitlines() for text in line.split()[1:]]
         for unused, address in fabric.pods("calico", version=6).values():
             (own,) = [one for one in networks if one.version == 6 and ipaddress.ip_address(address) in one]
             assert own.prefixlen > 64, networks

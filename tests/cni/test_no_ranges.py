@@ -36,7 +36,7 @@ def test_each_allowed_ip_has_pods_of_its_own_node_alone(fabric):
         if not item["spec"].get("hostNetwork"):
             held.setdefault(item["spec"]["nodeName"], set()).add(ipaddress.ip_address(item["status"]["podIP"]))
     shown = fabric.sh("plain-1", "wg", "show", "wireguard.bare", "allowed-ips")
-    peers = [[ipaddress.ip_network(word) for word in line.split()[1:]] for line in shown.splitlines()]
+    peers = [[ipaddress.ip_network(text) for text in line.split()[1:]] for line in shown.splitlines()]
     found = [{node for node, own in held.items() if any(one in net for one in own for net in peer)} for peer in peers]
     assert sorted(map(sorted, found)) == [["bare-1"], ["bare-2"]], (held, shown)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_ranges import Objects
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.annotations import encode
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_address
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import (
@@ -256,3 +257,44 @@ def test_nodes_that_were_refused_are_passed_on_as_what_is_to_be_mended():
         ),
         "a1",
     )
+
+
+def in_block(*nodes):
+    """The block 10.2.9.0/26 of a1, with one address for each of the nodes."""
+    rows = [{"handle_id": name, "secondary": {"node": name, "pod": "p", "namespace": "n"}} for name in nodes]
+    spec = {"cidr": "10.2.9.0/26", "affinity": "host:a1", "allocations": list(range(len(nodes))), "attributes": rows}
+    return {"metadata": {"name": "b"}, "spec": spec}
+
+
+def pod(name, address):
+    return {
+        "metadata": {"name": f"{name}-{address}", "namespace": "n"},
+        "spec": {"nodeName": name},
+        "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]},
+    }
+
+
+def test_nodes_announce_the_blocks_that_their_network_plugin_gave_them():
+    """Without single addresses in blocks of others, which the node of the block passes on."""
+    found = listings()
+    affinities = [
+        {"metadata": {"name": cidr}, "spec": {"cidr": cidr, "node": name, "state": "confirmed", "deleted": "false"}}
+        for name, cidr in (("a1", "10.2.9.0/26"), ("a1", "10.2.9.64/26"), ("a2", "10.2.9.128/26"))
+    ]
+    found["aws"]["ranges"] = Objects(affinities=affinities, blocks=[in_block("a1", "a2")])
+    topology = plan_kubespan_mesh(fabric(), found, MESH).to_json()
+    assert topology["pod_ranges"]["aws"] == {"source": "calico", "notes": []} and topology["refused"] == []
+    own = {name: topology["nodes"][name]["pod_cidrs"] for name in KEYS}
+    assert own == {"a1": ["10.2.9.0/25"], "a2": ["10.2.9.128/26"], "g1": [PODS["g1"]]}
+
+
+def test_nodes_announce_addresses_of_pods_where_nothing_else_has_ranges():
+    found = listings()
+    for item in found["aws"]["nodes"]:
+        item["spec"] = {}
+    rows = [pod("a1", "10.2.0.4"), pod("a1", "10.2.0.5"), pod("a2", "10.2.0.6")]
+    found["aws"]["ranges"] = Objects(pods=rows)
+    topology = plan_kubespan_mesh(fabric(), found, MESH).to_json()
+    assert topology["pod_ranges"]["aws"]["source"] == "pods" and topology["refused"] == []
+    own = {name: topology["nodes"][name]["pod_cidrs"] for name in ("a1", "a2")}
+    assert own == {"a1": ["10.2.0.4/31"], "a2": ["10.2.0.6/32"]}
