@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cilium's agent, which puts its eBPF programs on the devices of nodes and pods: it does not run here, and this says why."""
+"""Cilium's agent, which puts its eBPF programs on the devices of nodes and pods: it does not run here, for the reason in the output."""
 
 from __future__ import annotations
 
