@@ -13,7 +13,7 @@ IMAGES = pathlib.Path(__file__).resolve().parents[2] / "docs" / "docsite" / "rst
 #: The picture in which a plugin's nodes are, by the name of their cluster in the labs of this folder.
 PICTURES = {"calico": "packet_plugins.svg", "flannel": "packet_plugins.svg", "cilium": "packet_cilium.svg"}
 _WAYS = re.compile(r"in by (\S+), out by (\S+)\Z")
-_ROUTE = re.compile(r"route (\S+ dev \S+) ")
+_ROUTE = re.compile(r"route (\S+?)(/\d+ dev \S+) ")
 
 
 def texts(picture):
@@ -25,8 +25,9 @@ def texts(picture):
 def missing(hops):
     """What of the hops of a trace, {direction, where, what, expected, observed, verdict}, its plugins' pictures do not have: [(hop's node, text)].
 
-    Per hop the devices in and out; of a target besides the plugin's own route to its pods, where that is the node's and not one pod's. The other
-    end of a device has the alias of the other cluster, so of the mesh's devices only the kind is compared.
+    Per hop the devices in and out; of a target the plugin's own route to its pods, too, where that is a node's and not one pod's: the length of its
+    prefix and its device, since nodes differ in the rest, and of IPv4, as in the pictures. The other end of a device has the alias of the other
+    cluster, so of the mesh's devices only the kind is compared.
     """
     found = []
     for hop in hops:
@@ -34,10 +35,10 @@ def missing(hops):
         if picture is None or hop["what"] == "tunnel":
             continue
         lines = texts(picture)
-        expected = [_kind(device) for device in _WAYS.match(hop["observed"]).groups()]
-        route = _ROUTE.match(hop["expected"])
-        if hop["what"] == "target" and "/32" not in route.group(1) and "/128" not in route.group(1):
-            expected.append(route.group(1))
+        ways, route = _WAYS.match(hop["observed"]), _ROUTE.match(hop["expected"])
+        expected = [_kind(device) for device in ways.groups()] if ways else [hop["observed"]]
+        if hop["what"] == "target" and route and ":" not in route.group(1) and not route.group(2).startswith("/32 "):
+            expected.append(route.group(2))
         found += [(hop["where"], text) for text in expected if not any(text in line for line in lines)]
     return found
 

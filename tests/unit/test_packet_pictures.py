@@ -31,6 +31,14 @@ def test_a_picture_without_a_device_of_a_trace_is_found():
     (hop, *dummy) = [one for one in RECORDED["flannel to plain"] if one["where"] == "flannel-1"]
     changed = dict(hop, observed=hop["observed"].replace("cni0", "br0"))
     assert pictures.missing([changed]) == [("flannel-1", "br0")]
+    (target,) = [one for one in RECORDED["flannel to plain"] if one["where"] == "flannel-1" and one["what"] == "target"]
+    other = {
+        name: text.replace("10.244.0.", "10.244.1.").replace("flannel-1", "flannel-2") for name, text in target.items()
+    }
+    assert pictures.missing([other]) == []
+    wide = dict(target, expected=target["expected"].replace("/24", "/16"))
+    assert pictures.missing([wide]) == [("flannel-1", "/16 dev cni0")]
+    assert pictures.missing([dict(target, observed="not seen")]) == [("flannel-1", "not seen")]
 
 
 def test_the_guide_shows_each_picture():
