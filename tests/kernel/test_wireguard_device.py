@@ -248,6 +248,22 @@ def test_a_peer_with_thousands_of_ranges(node, desired):
     assert len(wg(node)[1][KEYS[0]][2].split(",")) == 4900
 
 
+def test_twenty_peers_with_the_addresses_of_110_pods_each(node, desired):
+    """As where Pods are the source of ranges: an unchanged run writes nothing, and a further pod is one message."""
+    keys = [base64.b64encode(bytes([number]) * 32).decode() for number in range(1, 21)]
+    pods = [f"10.251.{i >> 8}.{i & 255}/32" for i in range(20 * 110)]
+    desired["peers"] = [peer(key, None, pods[at::20]) for at, key in enumerate(keys)]
+    begun = time.monotonic()
+    run(node, desired)
+    assert_quiet(node, desired)
+    held = [len(fields[2].split(",")) for fields in wg(node)[1].values()]
+    assert held == [110] * 20 and time.monotonic() - begun < 60
+    desired["peers"][7]["allowed_ips"].append("10.251.100.1/32")
+    changed = run(node, desired)
+    assert (changed["plan"]["update"], changed["stats"]["wireguard_writes"]) == (1, 1)
+    assert_quiet(node, desired)
+
+
 class Pair:
     """Two nodes and a tunnel: a has the peer b, and pings b's inner address."""
 
