@@ -38,7 +38,11 @@ def fabric(request):
         for name in missing:
             MISSING.setdefault(f"{name} is missing", set()).add(request.module.__name__)
         pytest.skip(f"NOT RUN: {', '.join(missing)} not in {given}")
-    name = os.environ.get("MCN_LAB_PREFIX", "") + "cni-" + request.module.__name__.replace("test_", "").replace("_", "-")[:10]
+    name = (
+        os.environ.get("MCN_LAB_PREFIX", "")
+        + "cni-"
+        + request.module.__name__.replace("test_", "").replace("_", "-")[:10]
+    )
     made = CniFabric(name, folder, request.module.TOPOLOGY)
     made.lab("down")
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from .._dataplane.constants import TABLE_NAMES
+from .._mesh.fabric.pod_ranges import OBJECTS
 from .._mesh.kubespan.generations import Layout
 from .facts import Node, Route, Rule
 from .routing import Packet, rules_of
@@ -14,18 +15,27 @@ from .routing import Packet, rules_of
 
 class Mesh(t.NamedTuple):
     """What the plan says. ``devices``: {cluster: {remote cluster: device}}; ``whole``: the one device of a KubeSpan mesh, "" for none. ``endpoints``:
-    {host: where it should be found}. ``shared``: {public key: who have it}, of keys that several have."""
+    {host: where it should be found}. ``shared``: {public key: who have it}, of keys that several have. ``ranges``: {cluster: source of the pod ranges of
+    its nodes, which are the allowed IPs of their peers}."""
 
     devices: t.Mapping[str, t.Mapping[str, str]] = {}
     whole: str = ""
     endpoints: t.Mapping[str, tuple[tuple[int, int, int], ...]] = {}
     shared: t.Mapping[str, tuple[str, ...]] = {}
+    ranges: t.Mapping[str, str] = {}
 
     def device(self, here: Node, there: Node) -> str | None:
         """The device by which one node reaches another, None where the mesh has none between them."""
         if self.whole:
             return self.whole
         return (self.devices.get(here.cluster) or {}).get(there.cluster)
+
+
+def origin(mesh: Mesh, there: Node) -> str:
+    """From where a peer has what it has: the Node's annotations, and the source of its pod ranges where that is known."""
+    source = mesh.ranges.get(there.cluster, "")
+    ranges = f", ranges: {OBJECTS[source]} (pod_ranges: {source})" if source in OBJECTS else ""
+    return f"Node annotations of {there.host}{ranges}"
 
 
 def in_set(node: Node, version: int, number: int) -> bool:

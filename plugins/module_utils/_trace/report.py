@@ -103,6 +103,7 @@ def parse_mesh(given: t.Any) -> Mesh:
         str(given.get("whole") or ""),
         {host: tuple(key for key in keys if key is not None) for host, keys in endpoints.items()},
         {str(key): tuple(map(str, names)) for key, names in mapping(given, "shared").items()},
+        {str(cluster): str(source) for cluster, source in mapping(given, "ranges").items()},
     )
 
 

@@ -475,7 +475,7 @@ def hosts_of(flows: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
 
 
 def mesh_part(mesh: MeshPlan) -> Data:
-    """Of the plan of the mesh what a walk needs: {devices, whole, endpoints, shared}."""
+    """Of the plan of the mesh what a walk needs: {devices, whole, endpoints, shared, ranges: {cluster: source of its pod ranges}}."""
     seats = {(node.cluster, node.node_name): host for host, node in mesh.nodes.items()}
     keys: dict[str, set[str]] = {}
     endpoints: dict[str, set[str]] = {}
@@ -506,4 +506,5 @@ def mesh_part(mesh: MeshPlan) -> Data:
         "whole": Layout().device if mesh.spans_nodes else "",
         "endpoints": {host: sorted(texts) for host, texts in sorted(endpoints.items())},
         "shared": {key: sorted(labels) for key, labels in sorted(keys.items()) if len(labels) > 1},
+        "ranges": {name: str(row.get("source")) for name, row in sorted(mesh.pod_ranges.items())},
     }

@@ -10,7 +10,7 @@ from .._values.generations import bypass_device, is_bypass
 from . import causes
 from .causes import LIKELY, OUT, TUNNEL, Fault, Step, argument, place_text, printable
 from .facts import Device, Node, Peer
-from .mesh import Mesh
+from .mesh import Mesh, origin
 from .routing import Packet
 
 #: A session that is older than this is none (WireGuard's REJECT_AFTER_TIME), in seconds.
@@ -121,7 +121,7 @@ class Tunnels:
         place = place_text(*peer.endpoint) if peer.endpoint else "no endpoint of its own"
         age = "no handshake yet" if peer.age is None else f"handshake {peer.age:.0f} s ago"
         text = f"peer {printable(peer.public_key)} at {place}, {age}"
-        return Step(here.host, TUNNEL, "tunnel", text, show, f"Node annotations of {there.host}", device.name), None
+        return Step(here.host, TUNNEL, "tunnel", text, show, origin(self.mesh, there), device.name), None
 
     def _one_key(self, here: Node, shared: t.Sequence[str], key: str, who: Node, hand: str) -> Fault:
         """Several nodes have one key."""

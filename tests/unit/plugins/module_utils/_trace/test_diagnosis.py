@@ -574,3 +574,20 @@ def test_a_node_that_said_nothing_has_a_row_that_says_so(missing: str) -> None:
     assert {row["observed"] for row in nodes if row["where"] == missing} == {"not recorded"}
     (other,) = {"aws-0", "gcp-0"} - {missing}
     assert any(row["where"] == other and row["observed"].startswith("in by") for row in nodes)
+
+
+@pytest.mark.parametrize("source, text", [
+    ("calico", ", ranges: BlockAffinities and IPAMBlocks of Calico (pod_ranges: calico)"),
+    ("pods", ", ranges: Pods (pod_ranges: pods)"),
+    ("", ""),
+    ("of nobody", ""),
+])  # fmt: skip
+def test_a_tunnel_names_the_source_of_the_ranges_behind_it(source: str, text: str) -> None:
+    world = World({"aws": 1, "gcp": 1})
+    plan, results = world.trace("aws-0", "gcp-0")
+    plan["mesh"]["ranges"] = {"gcp": source, "aws": "node"}
+    rows = [row for row in report.build(plan, results, {})["hops"] if row["what"] == "tunnel"]
+    assert [(row["direction"], row["source"]) for row in rows] == [
+        ("forward", "Node annotations of gcp-0" + text),
+        ("back", "Node annotations of aws-0, ranges: spec.podCIDRs of Nodes (pod_ranges: node)"),
+    ]
