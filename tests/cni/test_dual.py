@@ -38,17 +38,3 @@ def test_allowed_ips_are_blocks_of_both_versions(fabric):
         for unused, address in fabric.pods("calico", version=6).values():
             (own,) = [one for one in networks if one.version == 6 and ipaddress.ip_address(address) in one]
             assert own.prefixlen > 64, networks
-
-
-def test_a_trace_finds_the_pods(fabric):
-    fabric.play("site").ok()  # where this is run without what is before it
-    checks.traced(fabric, "calico", "flannel", 1)
-    checks.traced(fabric, "flannel", "calico", 1)
-
-
-def test_without_our_table_masquerades_take_the_pods_addresses(fabric):
-    fabric.play("site", variables={"calico_ippools": "never", "keep_pod_addresses": False})
-    for version in (4, 6):
-        rows = fabric.pairs(version=version)
-        across = [row for row in rows if fabric.cluster_of_address(row[3]) != row[0]]
-        assert len(across) == 8 and not any(row[4] == row[2] for row in across), across
