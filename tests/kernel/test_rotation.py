@@ -43,7 +43,7 @@ from conftest import SLOW
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "scenario"))
 
-from counted_traffic import REACHED, counted_traffic, packets_first, processes_alongside
+from counted_traffic import REACHED, counted_traffic, packets_first, processes_alongside, wireguard_go
 
 UNDERLAY = {"a": "10.66.23.31", "b": "10.66.23.32"}
 PODS = {"a": "10.2.1.1", "b": "10.4.1.1"}
@@ -126,7 +126,7 @@ class Pair:
         members = {host: (f"/proc/{node.pid}/ns/net", PODS[host]) for host, node in self.nodes.items()}
         flows = [("a", "b", PODS["b"]), ("b", "a", PODS["a"])]
         leaders = [node.pid for node in self.nodes.values()]
-        first = packets_first(lambda: processes_alongside(leaders, b"wireguard-go"))
+        first = packets_first(lambda: processes_alongside(leaders, wireguard_go))
         with first, counted_traffic(self.folder / "traffic", members, flows, rate, streams=3) as counted:
             yield counted
 

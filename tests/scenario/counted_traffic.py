@@ -26,17 +26,29 @@ NICE = -15
 
 @contextlib.contextmanager
 def roomy_sockets():
-    """Sockets that are opened meanwhile hold ROOM bytes: wireguard-go asks for no more than the default, and the kernel's WireGuard needs none."""
-    before = _DEFAULT_ROOM.read_text()
-    _DEFAULT_ROOM.write_text(str(ROOM))
+    """Sockets that are opened meanwhile hold ROOM bytes: wireguard-go asks for no more than the default, and the kernel's WireGuard needs none.
+
+    A machine that does not allow it keeps its default; the traffic without a rotation shows whether that is enough.
+    """
+    before = int(_DEFAULT_ROOM.read_text())
+    if before < ROOM:
+        with contextlib.suppress(OSError):
+            _DEFAULT_ROOM.write_text(str(ROOM))
     try:
         yield
     finally:
-        _DEFAULT_ROOM.write_text(before)
+        if before < ROOM:
+            with contextlib.suppress(OSError):
+                _DEFAULT_ROOM.write_text(str(before))
 
 
-def processes_alongside(leaders, text):
-    """Process ids in the mount namespaces of some processes with a text in their command lines."""
+def wireguard_go(words):
+    """Whether a command is wireguard-go."""
+    return any(b"wireguard-go" in part for part in words)
+
+
+def processes_alongside(leaders, matches):
+    """Process ids in the mount namespaces of some processes. matches: whether the words of a command are meant."""
     spaces = set()
     for leader in leaders:
         with contextlib.suppress(OSError):
@@ -45,7 +57,8 @@ def processes_alongside(leaders, text):
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                if text in (entry / "cmdline").read_bytes() and (entry / "ns" / "mnt").readlink() in spaces:
+                words = (entry / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+                if matches(words) and (entry / "ns" / "mnt").readlink() in spaces:
                     found.append(int(entry.name))
     return found
 

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import time
 
-from counted_traffic import counted_traffic, packets_first, processes_alongside, roomy_sockets
+from counted_traffic import counted_traffic, packets_first, processes_alongside, roomy_sockets, wireguard_go
 from harness import REPO
 
 RATE = int(os.environ.get("MCN_ROTATION_RATE", "1000"))
@@ -48,13 +48,16 @@ def traffic(fabric, rate=RATE, within=False):
         for other in sorted(pods)
         if node != other and (within or pods[node][0] != pods[other][0])
     ]
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(roomy_sockets())
-        stack.enter_context(packets_first(lambda: processes_alongside(leaders(fabric).values(), b"wireguard-go")))
-        folder = fabric.state / "traffic"
-        counted = stack.enter_context(counted_traffic(folder, members, flows, rate, STREAMS, DOWNLOAD))
-        yield counted
-    fabric.ran(str(counted))
+    counted = None
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(roomy_sockets())
+            stack.enter_context(packets_first(lambda: processes_alongside(leaders(fabric).values(), wireguard_go)))
+            folder = fabric.state / "traffic"
+            counted = stack.enter_context(counted_traffic(folder, members, flows, rate, STREAMS, DOWNLOAD))
+            yield counted
+    finally:
+        fabric.ran(str(counted))
 
 
 def able(fabric, rate=RATE, seconds=20, **options):
@@ -130,17 +133,24 @@ def leaders(fabric):
     return found
 
 
-def end_modules(fabric, node, seconds):
-    """End the modules that run on a node at the first moment at which there are any, with SIGKILL."""
-    end, leader = time.monotonic() + seconds, leaders(fabric)[node]
-    while time.monotonic() < end:
-        found = processes_alongside([leader], b"AnsiballZ_")
+def end_modules(fabric, node, process):
+    """End the module that runs on a node as soon as there is one, with SIGKILL; how many processes that were. process: the run."""
+    leader = leaders(fabric)[node]
+    while process.poll() is None:
+        found = processes_alongside([leader], _is_module)
         for pid in found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if found:
-            return
+            return len(found)
         time.sleep(0.02)
+    return 0
+
+
+def _is_module(words):
+    """A module comes by standard input, to a Python without arguments, or as a file."""
+    python = b"python" in words[0].rpartition(b"/")[2]
+    return python and (len(words) == 1 or any(b"AnsiballZ_" in part for part in words))
 
 
 def but_for_keys(fabric):

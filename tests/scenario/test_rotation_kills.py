@@ -64,19 +64,19 @@ def test_a_rotation_that_is_killed_is_ended_by_the_next_run(fabric, number):
     chance = random.Random(SEED * 1000 + number)
     victim, node = VICTIMS[number % len(VICTIMS)], chance.choice(fabric.nodes)
     delay = chance.uniform(0.05, 0.95) * STATE["seconds"]
-    before = keys(fabric)
+    before, killed = keys(fabric), 1
     with traffic(fabric, rate=EACH) as counted:
         process = start(fabric)
         time.sleep(delay)
         if victim == "controller":
             os.killpg(process.pid, signal.SIGKILL)
         elif victim == "module":
-            end_modules(fabric, node, 10)
+            killed = end_modules(fabric, node, process)
         else:
             counted.dead.add(node)
             fabric.lab("node-stop", node)
         ended = process.wait(timeout=600)
-        fabric.ran(f"{victim} of {node} ended after {delay:.1f} s of the rotation, which ended with {ended}")
+        fabric.ran(f"{victim} ({killed}) of {node} ended after {delay:.1f} s of the rotation, which ended with {ended}")
         if victim == "power":
             fabric.lab("node-rebuild", node)
         fabric.play("rotate_keys", variables=FAST).ok()
