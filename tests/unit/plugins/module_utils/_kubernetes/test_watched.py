@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import errors
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Listing
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watched import Collection
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.pod_ranges import read_pods
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watched import Collection, WatchedClient
 from hypothesis import given, strategies as st
 
 PATH = "/api/v1/endpoints"
@@ -168,3 +172,18 @@ def test_answers_and_rows_in_any_order_end_at_what_the_server_has(data):
         else:
             one.wrote(PLACE, events.pop(data.draw(st.integers(0, len(events) - 1)))[0])
     assert now(one) == ([there["v"]] if there is not None else [])
+
+
+def test_pods_that_all_are_followed_are_given_without_those_that_have_finished():
+    """As a server answers the selector: another capability may follow the Pods of a cluster where they are the source of ranges (pod_ranges 3)."""
+    access = {"name": "aws", "host": "https://127.0.0.1:1", "api_key": "t"}
+    client = WatchedClient(access, Limits(), lambda heard: None, lambda text: None, threading.Event())
+    one = client._collections["/api/v1/pods", "", ""] = Collection(
+        "/api/v1/pods", None, None, lambda heard: None, lambda obj, what: None
+    )
+    phases = {"a": "Running", "b": "Succeeded", "c": "Failed", "d": "Pending", "e": None}
+    pods = [{"metadata": {"name": name}, "status": {"phase": phase}} for name, phase in phases.items()]
+    one.listed("Pod", Listing([*pods, {"metadata": {"name": "f"}}, {"metadata": {"name": "g"}, "status": "x"}], "10"))
+    one.state(None)
+    assert [pod["metadata"]["name"] for pod in read_pods(client)["pods"]] == ["a", "d", "e", "f", "g"]
+    assert [pod["metadata"]["name"] for pod in client.list("/api/v1/pods", None, "metadata.name=b").items] == ["b"]
