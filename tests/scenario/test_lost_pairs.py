@@ -58,6 +58,11 @@ MISTAKES = {
 }
 
 
+def slowest(echoes):
+    """Milliseconds of the echo that took longest."""
+    return float(re.search(r"= [\d.]+/[\d.]+/([\d.]+)/", echoes.text).group(1))
+
+
 def shown(run):
     """The lines that check mode prints of pairs."""
     return re.findall(r'^ +"((?:lost|risked|still broken|moved|gained|not proven)[ :].*?)",?$', run.out, re.MULTILINE)
@@ -142,10 +147,11 @@ def test_a_gap_on_the_way_is_announced_seen_and_ends_and_no_other_pair_loses_a_p
     ):
         fabric.play("mesh").ok()
     assert untouched.sent and untouched.lost == 0, untouched
-    assert paused.lost, paused
+    # WireGuard keeps what waits for a handshake, so a gap is seen as packets that arrive late
+    assert paused.lost or slowest(paused) > 300, paused
     fabric.all_reach()
     assert "without a path" not in fabric.play("mesh", "--check").ok().out
-    fabric.ran(f"announced gap: {paused.lost} of {paused.sent} packets, elsewhere {untouched.lost} of {untouched.sent}")
+    fabric.ran(f"announced gap: {paused.lost} lost, {slowest(paused)} ms; elsewhere none lost, {slowest(untouched)} ms")
 
 
 def test_a_node_that_does_not_answer_stops_nothing_and_is_named(fabric):
