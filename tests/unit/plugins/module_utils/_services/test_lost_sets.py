@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._flows.services.network_sets import NOT_ENDED
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.pod_ranges import UNFINISHED
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Refusal
 from ansible_collections.multicluster.network.plugins.module_utils._services.network_sets.lost_sets import (
     HOST_NETWORK,
@@ -103,3 +105,7 @@ def test_no_pod_breaks_the_comparison(anything):
     wrong["status"] = {"podIPs": anything, "phase": anything}
     wrong["spec"] = anything
     assert set(lost(wrong)) <= {UNLABELLED}
+
+
+def test_a_client_that_stays_asks_a_namespace_once_instead_of_following_it():
+    assert NOT_ENDED != UNFINISHED and set(NOT_ENDED.split(",")) == set(UNFINISHED.split(","))
