@@ -28,6 +28,17 @@ def _needed(questions: t.Sequence[t.Mapping[str, t.Any]]) -> int:
     return 1 if "any" in ends else 0
 
 
+def _is_end(questions: t.Sequence[t.Mapping[str, t.Any]], mesh: MeshPlan, host: str) -> bool:
+    """Whether an end is this node, of a mesh with a discovery service, from which nodes know each other and machines that no inventory has.
+
+    Such a node need not be one of the cluster's Nodes, so only its kernel has its addresses.
+    """
+    if mesh.kubespan is None or not mesh.kubespan.members:
+        return False
+    names = {f"{mesh.node(host).cluster}/{name}" for name in (host, mesh.node(host).node_name)}
+    return any(str(row.get(name)) in names for row in questions for name in ("source", "target"))
+
+
 class _Node(Normal):
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """The module, which searches for pods in the ranges that the run's plan has for its node."""
@@ -40,10 +51,11 @@ class _Node(Normal):
                 if not mesh or (info is not None and info.get("node") is None):
                     why = "the node was not read" if mesh else "the mesh is not planned in this run"
                     return skipped(why)
-                options = dict(given, **ranges(self, variables, hostvars, MeshPlan.from_json(mesh), host))
-                ends = options.pop("for_ends", None)
+                plan = MeshPlan.from_json(mesh)
+                options = dict(given, **ranges(self, variables, hostvars, plan, host))
+                ends = options.get("for_ends")
                 if ends is not None:
-                    options["max_pods"] = _needed(ends)
+                    options["max_pods"] = _needed(ends) or int(_is_end(ends, plan, host))
                     if not options["max_pods"]:
                         return skipped("both ends are named")
                 self._task.args = options

@@ -22,7 +22,7 @@ class ActionModule(Kept, InventoryAction):
     module = trace_plan
 
     def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
-        """``hosts``, ``mesh`` and ``pods``, where the task does not give them; ``pairs`` of a verification, where it asks for those that failed."""
+        """``hosts``, ``mesh``, ``pods`` and ``ends``, where the task does not give them; ``pairs`` of a verification, where it asks for those that failed."""
         if "hosts" not in options:
             nodes = self.definition()["nodes"]
             options["hosts"] = {
@@ -33,6 +33,8 @@ class ActionModule(Kept, InventoryAction):
             options["mesh"] = collected.mesh(self.hostvars, list(options["hosts"]))
         if "pods" not in options:
             options["pods"] = collected.pods(self.hostvars, list(options["hosts"]), own=True)
+        if "ends" not in options:
+            options["ends"] = collected.ends(self.hostvars, list(options["hosts"]))
         if not options.get("failing"):
             return None
         plan = MeshPlan.from_json(options["mesh"] or {})

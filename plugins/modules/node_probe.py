@@ -34,7 +34,9 @@ options:
     elements: str
     default: []
   for_ends:
-    description: Ends of packets that are to be traced, each with C(source) and C(target), out of which O(max_pods) follows. Without O(pod_cidrs) only.
+    description:
+      - Ends of packets that are to be traced, each with C(source) and C(target), out of which O(max_pods) follows. Without O(pod_cidrs) only.
+      - With O(fabric), RV(ends) reports what makes the node and members of a discovery service ends of a trace.
     type: list
     elements: dict
   max_pods:
@@ -220,6 +222,16 @@ discovery:
   type: dict
   returned: success
   sample: {state: connected, members: 3, refused: [], labels: {"CvQ6mT6y+Q7KxcZDGrj2C51PMVG0dGomuLq+aH7CTR8=": worker-1}}
+ends:
+  description:
+    - With O(for_ends), in a KubeSpan mesh with a discovery service, C(members) with the names, keys and networks that they announce, the node's C(own)
+      addresses, and C(sources), the address from which its kernel sends to each. Null without a service.
+  type: dict
+  returned: with O(for_ends) and O(fabric)
+  sample:
+    members: [{name: talos-worker-1, public_key: CvQ6mT6y+Q7KxcZDGrj2C51PMVG0dGomuLq+aH7CTR8=, networks: [192.0.2.11], allowed_ips: [192.0.2.11/32]}]
+    own: [192.0.2.40]
+    sources: {192.0.2.11: 192.0.2.40}
 errors:
   description: What could not be read, by C(section) and C(message).
   type: list

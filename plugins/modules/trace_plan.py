@@ -80,6 +80,13 @@ options:
         without a Pod object, and make an address known. The default is what the play has found.
     type: dict
     default: {}
+  ends:
+    description:
+      - Host of the inventory to what it knows of itself and of members of a discovery service, the RV(multicluster.network.node_probe#module:ends) of
+        M(multicluster.network.node_probe). So a host that is no Node is an end, and so is a member that is in no inventory. The default is what the
+        play has found.
+    type: dict
+    default: {}
   failing:
     description:
       - Take O(pairs) from the pings that a verification found silent, the first of each pair of nodes, at most so many. In a play without any, the
@@ -201,6 +208,7 @@ def argument_spec() -> dict[str, Any]:
         "mirror_namespace": {"type": "str", "default": "sys-semaphore"},
         "prefixes": {"type": "dict", "default": {}},
         "pods": {"type": "dict", "default": {}},
+        "ends": {"type": "dict", "default": {}},
         "cluster_domain": {"type": "str", "default": "cluster.local"},
         "coredns_namespace": {"type": "str", "default": "kube-system"},
         "coredns_configmap": {"type": "str", "default": "coredns"},

@@ -36,6 +36,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.config import parse_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import KUBESPAN
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused, quoted
+from ansible_collections.multicluster.network.plugins.plugin_utils import discovery_findings
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import (
     FABRIC_CLUSTERS,
     NODE_POD,
@@ -126,7 +127,14 @@ class _Names:
         #: Such as of a vault whose password was not given: (variable, why) -> hosts.
         self.unreadable: dict[tuple[str, str], list[str]] = {}
         self._values: dict[tuple[str, str], tuple[t.Any, list[str]]] = {}
-        looked_at = {*known.choices, *known.types, *known.words_in, *option_specs(), FABRIC_CLUSTERS}
+        looked_at = {
+            *known.choices,
+            *known.types,
+            *known.words_in,
+            *option_specs(),
+            FABRIC_CLUSTERS,
+            *discovery_findings.LOOKED_AT,
+        }
         for host in sorted({str(host) for members in groups.values() for host in members}):
             given, facts = hostvars[host], made.get(host) or {}
             for name in given:
@@ -225,6 +233,7 @@ def inventory_findings(
         for (name, why), hosts in sorted(names.unreadable.items())
     ]
     found += check_identity(values)
+    found += discovery_findings.check_services(values, names.clusters, place)
     found += check_scopes(
         values, read_once(), clusters, [host for host in sorted(names.clusters) if host not in clusters]
     )

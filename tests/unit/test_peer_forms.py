@@ -27,7 +27,13 @@ FORM = {"_dataplane/peer_spec.py", "_dataplane/journal.py"}
 #: The KubeSpan mesh's peers with several endpoints, in the state file.
 MESH_FORM = {"_mesh/kubespan/peers.py"}
 #: What shows peers of nodes to people and to the controller.
-SHOWN = {"_flows/node/probe.py", "_flows/node/status.py", "_flows/node/trace/facts.py", "_dataplane/path_changes.py"}
+SHOWN = {
+    "_flows/node/kubespan/known_members.py",
+    "_flows/node/probe.py",
+    "_flows/node/status.py",
+    "_flows/node/trace/facts.py",
+    "_dataplane/path_changes.py",
+}
 #: What chooses among the plan's rows of peers and changes none of their addresses.
 CHOSEN = {"_mesh/topology/generations.py"}
 

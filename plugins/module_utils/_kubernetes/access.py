@@ -132,6 +132,11 @@ def gives_access(given: t.Mapping[str, t.Any]) -> bool:
     return any(value is not None for key, value in given.items() if key not in _NO_ACCESS)
 
 
+def names_server(given: t.Mapping[str, t.Any]) -> bool:
+    """Whether an entry of ``clusters`` names an API server; empty texts name none."""
+    return any(by_our_names(given).get(name) for name in ("kubeconfig", "context", "api_url"))
+
+
 def with_environment(clusters: t.Any) -> t.Any:
     """``clusters``, where the only one of them takes its access from K8S_AUTH_* if it gives none.
 

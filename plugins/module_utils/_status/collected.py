@@ -179,6 +179,12 @@ def pods(hostvars: t.Any, hosts: t.Iterable[str], own: bool = False) -> dict[str
     return found
 
 
+def ends(hostvars: t.Any, hosts: t.Iterable[str]) -> dict[str, Data]:
+    """Host -> what it reported for the ends of a trace, {members, own, sources}; of hosts with a discovery service alone."""
+    found = {str(host): hostvars[host].get(results.PODS, {}).get("ends") for host in hosts}
+    return {host: dict(row) for host, row in found.items() if row}
+
+
 def traced(found: t.Mapping[str, t.Mapping[str, t.Any]], hostvars: t.Any, hosts: t.Iterable[str]) -> dict[str, Data]:
     """``found`` of verifications, where the pings that a trace followed have its finding as ``why``."""
     followed = trace(hostvars, hosts)

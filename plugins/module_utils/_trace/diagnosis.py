@@ -44,6 +44,11 @@ def _hides(event: Event) -> bool:
     return is_of_mesh(event) and event.chain in NOT_TRANSLATED
 
 
+def lost_of(sent: t.Iterable[Sent]) -> Sent | None:
+    """The first of the large packets to which nothing came back, not even that it is too large."""
+    return next((one for one in sent if one.size >= LARGE and one.outcome == "silent"), None)
+
+
 def _session(end: Counted) -> bool:
     """Whether an end of a tunnel has keys for packets."""
     return end.age is not None and end.age <= SESSION
@@ -101,7 +106,7 @@ class Judge:
             text = f"an answer came, and {flow.end} saw nothing of the packet: somebody before it answers for {address}"
             return OPEN, self._open(flow, FORWARD, text, flow.start)
         if first == ANSWERED:
-            lost = next((one for one in sent if one.size >= LARGE and one.outcome == "silent"), None)
+            lost = lost_of(sent)
             if lost is not None and flow.packet.protocol != "icmp" and self._large_came(flow):
                 return ARRIVES, None  # what a program says to a packet out of its turn is its own matter
             return (
@@ -117,23 +122,30 @@ class Judge:
             return FAILS, self._retargeted(flow) or self._refused(flow)
         found = self._retargeted(flow) or self._one_way(flow, there, FORWARD)
         if found is not None:
-            return (OPEN if found.cause == causes.NOT_EXPLAINED else FAILS), self._with_word(flow, found)
+            return (OPEN if found.cause == causes.NOT_EXPLAINED else FAILS), self._with_report(flow, found)
         if flow.udp and self._delivered(flow):
             return (FAILS, self._unheard(flow)) if self._nobody_listens(flow) else (ARRIVES, None)
         found = self._silent(flow) or self._one_way(flow, back, BACK)
         if found is None and not sent and there.arrived and back.arrived and not self.seen.armed:
             return OPEN, None
         found = found or self._no_answer(flow)
-        return (OPEN if found.cause == causes.NOT_EXPLAINED else FAILS), self._with_word(flow, found)
+        return (OPEN if found.cause == causes.NOT_EXPLAINED else FAILS), self._with_report(flow, found)
 
     # -- findings ------------------------------------------------------------------------------------------------------
 
-    def _open(self, flow: Flow, direction: str, text: str, where: str) -> Finding:
-        return Finding(
-            flow.id, causes.NOT_EXPLAINED, direction, where, text, causes.MENDS[causes.NOT_EXPLAINED], "", UNEXPLAINED
-        )
+    def _fix(self, cause: str, where: str) -> str:
+        """What to do about a cause on a host."""
+        return causes.MENDS[cause].format(host=where)
 
-    def _with_word(self, flow: Flow, found: Finding) -> Finding:
+    def _fix_of(self, fault: Fault) -> str:
+        """The same for a fault, which may name a device."""
+        return fault.mend
+
+    def _open(self, flow: Flow, direction: str, text: str, where: str) -> Finding:
+        cause = causes.NOT_EXPLAINED
+        return Finding(flow.id, cause, direction, where, text, self._fix(cause, where), "", UNEXPLAINED)
+
+    def _with_report(self, flow: Flow, found: Finding) -> Finding:
         """What nobody explains, with what the source was told when it sent."""
         sent = self.seen.sent.get(flow.id) or ()
         if found.cause != causes.NOT_EXPLAINED or not sent or sent[0].outcome not in _REPORTED or not sent[0].detail:
@@ -151,12 +163,13 @@ class Judge:
     def _of(self, flow: Flow, fault: Fault, direction: str, confidence: str) -> Finding:
         if fault.cause == causes.NOT_EXPLAINED:
             return self._open(flow, direction, fault.text, fault.at)
-        return Finding(flow.id, fault.cause, direction, fault.at, fault.text, fault.mend, fault.command, confidence)
+        fix = self._fix_of(fault)
+        return Finding(flow.id, fault.cause, direction, fault.at, fault.text, fix, fault.command, confidence)
 
     def _finding(
         self, flow: Flow, cause: str, direction: str, where: str, text: str, command: str = "", confidence: str = PROVEN
     ) -> Finding:
-        fix = masquerade_fix(text, where) if cause == causes.MASQUERADED else causes.MENDS[cause].format(host=where)
+        fix = masquerade_fix(text, where) if cause == causes.MASQUERADED else self._fix(cause, where)
         return Finding(flow.id, cause, direction, where, text, fix, command, confidence)
 
     def _black_hole(self, flow: Flow, lost: Sent) -> Finding:

@@ -15,6 +15,7 @@ from .causes import BACK, FORWARD, OUT, TUNNEL, Step, printable
 from .diagnosis import ARRIVES, FAILS, OPEN, Finding, Flow, Judge, Seen
 from .expected import Walk, Walker
 from .facts import Device, Node, parse_devices, parse_endpoint_key, parse_node, parse_tracking
+from .members import STRANGER, Followed, Known, Members, parse_known
 from .mesh import Mesh
 from .name_servers import Resolved, asks_of, command, fault_of, parse_resolved
 from .observed import Passage, Sent, parse_events, parse_sent, passage
@@ -31,8 +32,8 @@ MOST_PACKED = 500_000_000
 SHOWN = 400
 
 
-def parse_flow(row: t.Mapping[str, t.Any]) -> Flow | None:
-    """A flow of trace_plan; None for one without two known ends."""
+def parse_flow(row: t.Mapping[str, t.Any], stranger: str = "") -> Flow | None:
+    """A flow of trace_plan; None for one without two known ends. stranger: what an end that no host of the inventory has is called."""
     source, target = mapping(row, "source"), mapping(row, "target")
     rows = [one for one in target.get("backends") or () if isinstance(one, dict) and one.get("address")]
     backend = next((one for one in rows if one.get("host")), rows[0] if rows else None)
@@ -41,7 +42,7 @@ def parse_flow(row: t.Mapping[str, t.Any]) -> Flow | None:
         other, dst = address_number((backend or target).get("address"))
     except ValueRefused:
         return None
-    start, end = source.get("host"), (backend or {}).get("host") or target.get("host")
+    start, end = source.get("host"), (backend or {}).get("host") or target.get("host") or stranger
     if version != other or not start or not end:
         return None
     port = (backend or target).get("port")
@@ -121,6 +122,7 @@ class Observed(t.NamedTuple):
     seen: Seen
     errors: list[str]
     resolved: dict[str, Resolved]
+    members: dict[str, Known]
 
 
 def _events_of(collected: t.Mapping[str, t.Any]) -> list[t.Any] | None:
@@ -159,6 +161,7 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
         if isinstance(row, dict) and row.get("ask")
     }
     resolved: dict[str, Resolved] = {}
+    members: dict[str, Known] = {}
     for host in sorted(results):
         said = results[host] if isinstance(results[host], dict) else {}
         first, last = mapping(said, "armed"), mapping(said, "collected")
@@ -166,6 +169,8 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
             nodes[host] = parse_node(
                 host, str(mapping(hosts, host).get("cluster") or ""), first["facts"], first.get("answers")
             )
+            known = parse_known(mapping(first, "facts").get("members"))
+            members.update({} if known is None else {host: known})
         recorded = _events_of(last)
         if recorded is not None and first.get("armed") is not False:
             armed.add(host)
@@ -196,7 +201,7 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
                 if one.events:
                     passages[flow, host, direction] = one
     seen = Seen(frozenset(armed), passages, sent, after, frozenset(overrun), tracking)
-    return Observed(nodes, seen, errors, resolved)
+    return Observed(nodes, seen, errors, resolved, members)
 
 
 def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: t.Mapping[str, t.Any]) -> Data:
@@ -206,7 +211,9 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
     walker = Walker(observed.nodes, mesh, {str(host): str(text) for host, text in silent.items()})
     rows = [with_host_source(row, observed.nodes) for row in trace.get("flows") or () if isinstance(row, dict)]
     flows = {str(row.get("id")): parse_flow(row) for row in rows}
-    judge = Judge(observed.nodes, mesh, observed.seen, [flow for flow in flows.values() if flow])
+    known_flows = [flow for flow in flows.values() if flow]
+    judge = Judge(observed.nodes, mesh, observed.seen, known_flows)
+    members = Members(observed.nodes, mesh, observed.seen, observed.members, known_flows)
     early = [_given(row) for row in trace.get("findings") or () if isinstance(row, dict)]
     findings: list[Finding] = []
     hops: list[Data] = []
@@ -215,9 +222,12 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
         flow = flows[str(row.get("id"))]
         named, name_hops = _named(row, observed)
         if flow is None and not row.get("about"):
+            followed = members.follow(parse_flow(row, STRANGER)) if observed.members and named is None else None
             verdict, finding = _unknown_end(row, observed.seen)
+            if followed is not None:
+                verdict, finding = followed.verdict, followed.finding
             verdict, finding = (FAILS, named) if named else (verdict, finding)
-            hops += name_hops
+            hops += name_hops + (_member_hops(followed, observed.seen) if followed is not None else [])
             findings += [finding] if finding else []
             verdicts.append(
                 {
@@ -225,7 +235,7 @@ def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: 
                     "source": _end(row, "source"),
                     "target": _end(row, "target"),
                     "verdict": verdict,
-                    "agrees": False,
+                    "agrees": followed is not None and (followed.there.fault is not None) != (verdict == ARRIVES),
                     "cause": finding.cause if finding else "",
                 }
             )
@@ -507,6 +517,12 @@ def _hops(flow: Flow, walk: Walk, direction: str, seen: Seen, finding: Finding |
             }
         )
     return rows
+
+
+def _member_hops(followed: Followed, seen: Seen) -> list[Data]:
+    """Rows of a flow to a member: on the host that sends, and what proves the rest."""
+    flow, there, back, dummy, finding, row = followed
+    return [*_hops(flow, there, FORWARD, seen, finding), row, *_hops(flow, back, BACK, seen, finding)]
 
 
 def _hop(flow: Flow, step: Step, direction: str, seen: Seen, hosts: t.Sequence[str]) -> Data:

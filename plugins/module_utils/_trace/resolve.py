@@ -12,6 +12,7 @@ from .._plan.mesh_plan import KubespanPlan, MeshPlan
 from . import causes, ends
 from .causes import place_text
 from .ends import End, Question
+from .known_ends import Ends
 from .names import Answer, Names
 from .objects import Address, Cluster, Pod, Seat, addresses
 from .policies import lacks_set, lacks_source
@@ -88,14 +89,16 @@ class Resolver:
         seen: t.Mapping[str, t.Sequence[str]] | None = None,
         plain: bool = False,
         translated: Seen | None = None,
+        known: Ends | None = None,
     ) -> None:
         """seen: host -> addresses of pods that its kernel has. plain: packets from node to node are not carried by this mesh.
 
-        translated: at which addresses clusters see pods of others.
+        translated: at which addresses clusters see pods of others. known: ends that hosts report and no cluster has.
         """
         self.clusters = clusters
         self.plain = plain
         self.translated = translated or Seen()
+        self.known = known or Ends()
         self.names = names or Names(clusters, seen=self.translated)
         self.found: list[Found] = []
         self.asked: int | None = None
@@ -125,6 +128,9 @@ class Resolver:
                 for address in self._seen.get(seat.host, ()):
                     self._own.setdefault((cluster.name, address), seat.host)
                     self._owners.setdefault(self.translated.address(cluster.name, address), (cluster.name, seat.host))
+        for host, name, own in self.known.seats():
+            for address in own:
+                self._owners.setdefault(address, (name, host))
 
     def owner(self, address: Address, cluster: str) -> tuple[str, str]:
         """(cluster, inventory host) that has what a cluster sees at an address; empty for nobody's."""
@@ -146,18 +152,26 @@ class Resolver:
             self.unknown(variable, end, f"there is no cluster {end.cluster} that could be read; there are: {known}")
         return cluster
 
-    def node(self, variable: str, end: End) -> Place | None:
-        """A node."""
+    def node(self, variable: str, end: End, asking: str = "") -> Place | None:
+        """A node; one that no cluster has is a host of the inventory, or a member that a host knows. asking: that host."""
         cluster = self._cluster(variable, end)
         if cluster is None:
             return None
         seat = cluster.seats.get(end.name) or next(
             (one for one in cluster.seats.values() if one.host and one.host == end.name), None
         )
-        if seat is None:
-            self.unknown(variable, end, f"the cluster has no Node {end.name}")
-            return None
-        return Place(ends.NODE, "/".join((seat.cluster, seat.name)), seat.cluster, seat.host, seat.addresses)
+        host = self.known.host(cluster.name, end.name)
+        member = self.known.member(asking, end.name) if asking and not host else None
+        more = self.known.own(host) if host else member.addresses if member is not None else ()
+        if seat is not None:
+            found = tuple(dict.fromkeys((*seat.addresses, *more)))
+            return Place(ends.NODE, "/".join((seat.cluster, seat.name)), seat.cluster, seat.host, found)
+        if host or member is not None:
+            label = f"discovery/{end.name}" if member is not None else f"{cluster.name}/{end.name}"
+            return Place(ends.NODE, label, cluster.name, host, more)
+        why = "" if not asking else f", and {asking} knows no member of a discovery service that has this name"
+        self.unknown(variable, end, f"the cluster has no Node {end.name}{why}")
+        return None
 
     def pod(self, variable: str, end: End) -> Place | None:
         """A pod."""
@@ -237,7 +251,7 @@ class Resolver:
                 if place.label != source.label and place.host != source.host
             ]
         if end.kind == ends.NODE:
-            place = self.node(ends.TO, end)
+            place = self.node(ends.TO, end, source.host if self.known.host(source.cluster, source.host) else "")
             return [] if place is None else [self._direct(place, port, source)]
         if end.kind == ends.POD:
             place = self.pod(ends.TO, end)
@@ -304,8 +318,8 @@ class Resolver:
                     continue
                 made = False
                 for version in (question.family,) if question.family else (4, 6):
-                    src = next((one for one in source.addresses if one[0] == version), None)
                     dst = next((one for one in target.dials if one[0] == version), None)
+                    src = None if dst is None else self._sender(source, dst)
                     if src is None or dst is None:
                         continue
                     if len(found) >= MOST_FLOWS:
@@ -323,6 +337,11 @@ class Resolver:
                     found += [reverse] if reverse else []
                 if not made and question.target.kind != ends.ANY:
                     self.unknown(ends.TO, question.target, f"it and {source.label} have no address of one family")
+
+    def _sender(self, source: Place, dst: Address) -> Address | None:
+        """The source's address for a target: of a node in a mesh with a discovery service the one that its kernel takes."""
+        said = self.known.source(source.host, dst) if source.kind == ends.NODE else None
+        return said or next((one for one in source.addresses if one[0] == dst[0]), None)
 
     def _flow(
         self, index: int, number: int, question: Question, source: Place, target: Target, src: Address, dst: Address

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._kubernetes.access import by_our_names
+from ..._kubernetes.access import names_server
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.pod_ranges import SOURCES, read_pod_ranges, read_pods, read_sources
@@ -205,13 +205,8 @@ def _asked_clusters(
 ) -> tuple[list[t.Mapping[str, t.Any]], list[str]]:
     """Clusters with an API that is read, and those that need none: all of their nodes announce themselves to a discovery service."""
     needed = request.get("mode") != KUBESPAN or kubespan_plan.ANNOTATIONS in registries
-    unasked = [] if needed else [str(given["name"]) for given in request["clusters"] if not _has_server(given)]
+    unasked = [] if needed else [str(given["name"]) for given in request["clusters"] if not names_server(given)]
     return [given for given in request["clusters"] if str(given["name"]) not in unasked], unasked
-
-
-def _has_server(given: t.Mapping[str, t.Any]) -> bool:
-    """Whether an entry of ``clusters`` names an API server; empty texts name none."""
-    return any(by_our_names(given).get(name) for name in ("kubeconfig", "context", "api_url"))
 
 
 def _without_listings(fabric: Fabric, request: t.Mapping[str, t.Any], registries: t.Collection[str]) -> MeshPlan:

@@ -139,7 +139,12 @@ def run_files(fabric: str) -> list[str]:
 
 def _kept_by_watcher(fabric: str) -> list[str]:
     """What lasts longer than a boot: endpoints that were tried, and members of the discovery service."""
-    return [folder(fabric) + "/kubespan-watch.json", folder(fabric) + "/kubespan-members.json"]
+    return [folder(fabric) + "/kubespan-watch.json", members_path(fabric)]
+
+
+def members_path(fabric: str) -> str:
+    """Members of the discovery service that were found last, where the state has one."""
+    return folder(fabric) + "/kubespan-members.json"
 
 
 def forget_run_files(fabric: str) -> None:

@@ -14,6 +14,7 @@ from ..._linux.wireguard.device import read_device
 from ..._values.prefix_sets import PrefixSet
 from ..speakers.layer2 import follow as layer2
 from . import persistence
+from .kubespan.known_members import read_ends
 from .status import read_bgp, read_discovery, read_paths, read_sections, source_addresses, stray_pods
 from .tables import carried_versions
 
@@ -36,12 +37,13 @@ def visit(request: t.Mapping[str, t.Any]) -> Data:
 
 def run(request: t.Mapping[str, t.Any]) -> Data:
     """``request``: {pod_cidrs, cluster_cidrs, max_pods, known, targets and host_targets: [{node, address}], devices: [name], mark, fabric,
-    tries, wait_seconds}.
+    tries, wait_seconds, for_ends: [{source, target}] or None}.
 
     Returns {pods, strays, others, pings and host_pings: [{source, target, node, ok, milliseconds, size, full}] (see
     echoes.ping_all), host_sources: versions of IP of which the host's own packets are carried, or should be, peers: [{device, public_key, endpoint,
     handshake_age seconds or None, allowed_ips, listen_port, source}], paths: {asked, elsewhere, more} or None, units, bgp,
-    service_proxy (of service_proxy.read), tracking (of tracking.read_tracking), discovery (of read_discovery), errors: [{section, message}]}.
+    service_proxy (of service_proxy.read), tracking (of tracking.read_tracking), discovery (of read_discovery),
+    ends (of read_ends, with for_ends), errors: [{section, message}]}.
     With no devices, only pods are looked for. Reads and pings only.
     """
     found = pods.find_pods(
@@ -87,6 +89,9 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     }
     if request.get("devices"):
         result.update(_devices(request, found))
+    if request.get("for_ends") is not None and request.get("fabric"):
+        targets = [str(row.get("target")) for row in request["for_ends"]]
+        read_sections([("ends", lambda: read_ends(request["fabric"], targets))], result)
     if host_pings and request.get("fabric"):
         ranges = PrefixSet.of_texts(request["pod_cidrs"])
         result["host_sources"] = carried_versions(persistence.load_state(request["fabric"]), ranges)

@@ -9,6 +9,7 @@ import random
 import time
 import typing as t
 
+from ..._kubernetes.access import names_server
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import Forbidden, KubeError, NotFound
@@ -18,6 +19,7 @@ from ..._services.mcs.names import IMPORT, VERSIONS
 from ..._status.model import moment
 from ..._trace import ends, page, pairs, report
 from ..._trace.classes import Pairs, left_alone
+from ..._trace.known_ends import Ends
 from ..._trace.names import Names, Settings
 from ..._trace.objects import Cluster, parse_cluster
 from ..._trace.resolve import MOST_FLOWS, NUMBERS, Resolver, hosts_of, mesh_part
@@ -44,8 +46,8 @@ def plan(request: t.Mapping[str, t.Any]) -> Data:
 
     ``request``: {fabric, clusters: [{name, access...}], timeout, mesh: of mesh_plan, hosts: {inventory host: {cluster, node}}, source, target, port,
     protocol, family or questions: [the same of each], number, mirror_namespace, prefixes, cluster_domain, coredns_namespace, coredns_configmap,
-    planned, away: [hosts and clusters], pods: {host: addresses of pods that its kernel has}, pairs: those of a verification that are followed instead of
-    source and target, which takes no cluster}.
+    planned, away: [hosts and clusters], pods: {host: addresses of pods that its kernel has}, ends: {host: of node_probe}, pairs: those of a
+    verification that are followed instead of source and target, which takes no cluster}.
     """
     if request.get("pairs"):
         return {"changed": False, "trace": of_pairs(request), "failures": [], "refused": [], "stats": {}}
@@ -61,18 +63,28 @@ def plan(request: t.Mapping[str, t.Any]) -> Data:
     number = random.randrange(NUMBERS[0], NUMBERS[1] - MOST_FLOWS) if number is None else int(number)
     if not NUMBERS[0] <= number <= NUMBERS[1]:
         raise ValueRefused("value_range", "number is {0} and should be between {1} and {2}".format(number, *NUMBERS))
-    clusters = Clusters(request["clusters"], seconds_of(request))
+    asked, unasked = _asked_clusters(request)
+    clusters = Clusters(asked, seconds_of(request))
     with gc_paused():
         place, services = _corefile_place(request), bool(request.get("away"))
         answers = clusters.read(
             "read what a trace needs", lambda name, client: read_cluster(client, questions, place, services)
         )
         seats = {(row["cluster"], row["node"]): host for host, row in hosts.items()}
+        answers.update((name, {}) for name in unasked)
         objects = {name: parse_cluster(name, read, seats) for name, read in answers.items()}
         trace = resolved(questions, objects, hosts, number, request)
         if request.get("planned") or request.get("away"):
             trace = planned(trace, objects, request)
     return {"changed": False, "trace": trace, "failures": clusters.failures, "refused": [], "stats": clusters.stats()}
+
+
+def _asked_clusters(request: t.Mapping[str, t.Any]) -> tuple[list[t.Mapping[str, t.Any]], list[str]]:
+    """Clusters with an API that is read, and names of those without one, as mesh_plan has them: their nodes announce themselves to a discovery service."""
+    mesh = MeshPlan.from_json(request.get("mesh") or {})
+    open_ = mesh.kubespan is not None and bool(mesh.kubespan.members)
+    unasked = [str(row["name"]) for row in request["clusters"] if open_ and not names_server(row)]
+    return [row for row in request["clusters"] if str(row["name"]) not in unasked], unasked
 
 
 def resolved(
@@ -92,7 +104,14 @@ def resolved(
     mesh = MeshPlan.from_json(request.get("mesh") or {})
     plain = bool(mesh.clusters) and not mesh.spans_nodes
     seen = Seen(mesh)
-    resolver = Resolver(objects, Names(objects, settings, seen), request.get("pods") or {}, plain, seen)
+    resolver = Resolver(
+        objects,
+        Names(objects, settings, seen),
+        request.get("pods") or {},
+        plain,
+        seen,
+        Ends(request.get("ends"), hosts),
+    )
     flows = [flow for flow in resolver.flows(questions, number) if flow["number"] <= NUMBERS[1]]
     first = questions[0]
     return {

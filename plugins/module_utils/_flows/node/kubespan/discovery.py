@@ -49,18 +49,13 @@ _SHARE_SECONDS = 30.0
 _HARVESTED = 50
 
 
-def members_path(fabric: str) -> str:
-    """The members that were found last."""
-    return persistence.folder(fabric) + "/kubespan-members.json"
-
-
 def load_members(fabric: str) -> tuple[Members, list[str]]:
     """Members, and the addresses at which the service has seen this node."""
-    return found_members.of_json(persistence.load_json(members_path(fabric)))
+    return found_members.of_json(persistence.load_json(persistence.members_path(fabric)))
 
 
 def _write_members(fabric: str, members: Members, seen: t.Iterable[str]) -> None:
-    files.write_state(members_path(fabric), files.json_file(0o600, found_members.to_json(members, seen)))
+    files.write_state(persistence.members_path(fabric), files.json_file(0o600, found_members.to_json(members, seen)))
 
 
 def settings_of(given: t.Mapping[str, t.Any], discovery: t.Mapping[str, t.Any]) -> Data:
@@ -242,7 +237,7 @@ class Announcement(Part):
     def apply(self) -> Data:
         if self._found.reading is None:
             return {}
-        if self._found.reading.members != self._known or not files.content(members_path(self.fabric)):
+        if self._found.reading.members != self._known or not files.content(persistence.members_path(self.fabric)):
             _write_members(self.fabric, self._found.reading.members, self._found.seen or self._seen)
         if self._changed:
             self._announce()
@@ -466,7 +461,7 @@ class Follower:
             if files.read_folder(persistence.folder(self.fabric)) is not None:
                 _write_members(self.fabric, members, seen)
                 if not self._joined():  # it left between the question and the writing
-                    files.remove(members_path(self.fabric))
+                    files.remove(persistence.members_path(self.fabric))
 
     def news(self) -> bool:
         """Whether what it shows has changed since it was shown; members that wait are written."""

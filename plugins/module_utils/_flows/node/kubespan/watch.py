@@ -45,11 +45,6 @@ def memory_path(fabric: str) -> str:
     return persistence.folder(fabric) + "/kubespan-watch.json"
 
 
-def members_path(fabric: str) -> str:
-    """Who the discovery service has, where the state has one."""
-    return persistence.folder(fabric) + "/kubespan-members.json"
-
-
 def status_path(fabric: str, ending: str = "json") -> str:
     return f"{persistence.RUN_ROOT}/{fabric}-kubespan.{ending}"
 
@@ -190,5 +185,5 @@ def _tell(problem: str, before: str) -> str:
 
 def _stamp(fabric: str) -> tuple[t.Any, ...]:
     """Changes whenever the play, a confirmation or a rollback wrote another state, and the discovery service said something new."""
-    paths = (persistence.state_path(fabric), persistence.candidate_path(fabric), members_path(fabric))
+    paths = (persistence.state_path(fabric), persistence.candidate_path(fabric), persistence.members_path(fabric))
     return tuple(files.stamp(path) for path in paths)

@@ -16,6 +16,7 @@ from ...._values.addresses import parse_address
 from ...._values.refused import ValueRefused
 from .. import persistence
 from ..guard import FORWARDING
+from ..kubespan.known_members import read_members
 from ..status import read_sections
 from ..tables import host_sources
 from .record import Flow
@@ -45,6 +46,7 @@ def read_facts(fabric: str, flows: t.Sequence[Flow]) -> Data:
             ("kube_proxy", service_proxy.read),
             ("host_sources", lambda: list(host_sources(persistence.load_state(fabric)).values())),
             ("listeners", lambda: _listeners(flows, here)),
+            ("members", lambda: read_members(fabric)),
             ("legacy_iptables", facts.has_legacy_iptables),
             ("units", lambda: facts.read_units([persistence.unit_name(fabric), persistence.watch_name(fabric)])),
             ("counters", read_counters),
