@@ -43,12 +43,22 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+CAPTURE = """
+import socket, sys
+frames, out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)), open(sys.argv[1], "ab", buffering=0)
+print("ready", flush=True)
+while True:
+    out.write(frames.recv(65536))
+"""
+
+
 class Joined(Site):
     """Two nodes with nothing but the service between them."""
 
     def __init__(self, two_nodes, new_node, implementation, folder):
         super().__init__(two_nodes(UNDERLAY), implementation)
         self.control, self.log, self.started = folder / "control.json", folder / "log", []
+        self.captured = folder / "frames"
         self.nodes["s"] = new_node()
         for number, name in enumerate("ab"):
             self.nodes[name].run(
@@ -92,6 +102,11 @@ class Joined(Site):
         process = self.start("s", *words, "--control", str(self.control), "--log", str(self.log))
         assert process.stdout.readline().startswith("listening")
         return process
+
+    def capture(self):
+        """Every frame that comes to the service's place, or leaves it, from now on."""
+        process = self.start("s", sys.executable, "-c", CAPTURE, str(self.captured))
+        assert process.stdout.readline().startswith("ready")
 
     def order(self, **orders):
         spare = self.control.with_suffix(".new")
@@ -147,10 +162,10 @@ def connected_since(shown, begun):
 
 
 def nothing_of_a_node_in(joined):
-    """No address, name or key of a node can be read in what was sent to the service, metadata included."""
-    if PROGRAM:
-        return
-    sent = b"".join(map(binascii.unhexlify, joined.log.read_bytes().splitlines()))
+    """No address, name or key of a node can be read in what was sent to the service, metadata included, or in what the service sent."""
+    sent = joined.captured.read_bytes()
+    if not PROGRAM:  # which shows what the headers of HTTP hide from a look at the wire
+        sent += b"".join(map(binascii.unhexlify, joined.log.read_bytes().splitlines()))
     keys = [joined.peers(name)[0] for name in "ab"]
     # sealed bytes have every short name in them by chance
     own = [name for name in [os.uname().nodename.encode()] if len(name) > 5]
@@ -165,6 +180,7 @@ def nothing_of_a_node_in(joined):
 
 def test_two_hosts_meet_only_through_the_service_and_part(joined, wait_for):
     service = joined.serve()
+    joined.capture()
     planned = joined.run("a", check=True)
     url = "http://198.51.100.1:3000"
     assert planned["discovery"] == {"url": url, "reached": True, "members": 0, "reason": "", "message": ""}

@@ -179,7 +179,7 @@ LAYOUT = {
     "mark_from_wireguard": 0x200,
     "mark_to_wireguard": 0x400,
     "route_table": 181,
-    "rule_priority": 32501,
+    "rule_priority": 32600,
 }
 
 
