@@ -4,7 +4,7 @@
 
 """What others announce through a discovery service, and what a node makes of it: hostile records, stolen ids, records that expire, two fabrics.
 
-Part of tests/run discovery, with the double and with a service of others.
+Most of it is part of tests/run discovery alone, with the double and with a service of others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from test_kubespan_discovery import (  # pylint: disable=unused-import
 )
 
 __all__ = ["joined_fixture"]
-pytestmark = [pytest.mark.this_machine("the packages of gRPC"), pytest.mark.takes_long]
+pytestmark = pytest.mark.this_machine("the packages of gRPC")
 UTILS = "ansible_collections.multicluster.network.plugins.module_utils"
 
 #: Announces each of the rows that it reads: {id, affiliate, secret in hex, raw in hex, lifetime}.
@@ -93,6 +93,7 @@ EVIL = {
 }
 
 
+@pytest.mark.takes_long
 def test_hostile_records_are_refused_by_name_and_the_rest_of_the_mesh_goes_on(joined, wait_for):
     """All at once, with one that holds, through the service: by the play, and by the watcher when they come later."""
     joined.serve()
@@ -136,6 +137,7 @@ def test_hostile_records_are_refused_by_name_and_the_rest_of_the_mesh_goes_on(jo
     assert set(again) == set(reasons.values()) and len(joined.peers("a")) == 1 + len(kept)
 
 
+@pytest.mark.takes_long
 def test_a_record_that_expires_takes_its_peer_along(joined, wait_for):
     """By the service's own clock. A real one removes what is over once in a minute."""
     joined.serve()
@@ -154,6 +156,7 @@ def test_a_record_that_expires_takes_its_peer_along(joined, wait_for):
     assert joined.peers("a") == [key_of(101)]
 
 
+@pytest.mark.takes_long
 def test_packages_that_a_host_lacks_are_named_and_nothing_is_written(joined, tmp_path, monkeypatch):
     """Of a host that has a discovery service; all others need none of them."""
     for name in ("grpc", "cryptography"):
@@ -183,6 +186,7 @@ LAYOUT = {
 }
 
 
+@pytest.mark.takes_long
 def test_two_fabrics_on_one_host_have_a_service_each(joined, wait_for):
     """Each fabric's members come from its own service alone, and each has its watcher; neither mesh touches the other."""
     joined.serve()
