@@ -108,7 +108,10 @@ class Machine:
             path = self.folder / name
             path.write_text(text, "utf-8")
             path.chmod(0o600)
-        run("wg", "set", device, "private-key", str(self.folder / "key"), "listen-port", "51820")
+        run("wg", "set", device, "private-key", str(self.folder / "key"), "listen-port", "51820", "fwmark", "0x20")
+        # what WireGuard sends itself goes past the tunnel, as on Talos
+        run("ip", "rule", "add", "priority", "100", "fwmark", "0x20", "lookup", "main")
+        run("ip", "rule", "add", "priority", "101", "lookup", "180")
         run("ip", "address", "add", ULA + "/64", "dev", device)
         run("ip", "address", "add", ADDRESS + "/32", "dev", "lo")
         run("ip", "link", "set", device, "up", "mtu", "1420")
@@ -142,7 +145,7 @@ class Machine:
             ranges = ",".join([host["kubespan_address"] + "/128", address + "/32", *host["additional_addresses"]])
             peer = f"peer {host['public_key']} preshared-key {self.folder}/psk endpoint {endpoint} persistent-keepalive 25 allowed-ips {ranges}"
             self.run("wg", "set", self.device, *peer.split())
-            self.run("ip", "route", "replace", address + "/32", "dev", self.device, "src", ADDRESS)
+            self.run("ip", "route", "replace", address + "/32", "dev", self.device, "src", ADDRESS, "table", "180")
         return found
 
     def reaches(self, address, source):
