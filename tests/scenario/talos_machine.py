@@ -93,7 +93,8 @@ class Machine:
             self._in(namespace, "ip", "link", "set", link, "up")
         run("ip", "route", "add", "default", "via", ROUTER)
         hidden = f"chain out {{ type nat hook postrouting priority 100; ip saddr {INSIDE} masquerade; }}"
-        rules = f"table ip machine {{\n {hidden}\n chain way {{ type filter hook forward priority 0; }}\n}}"
+        shut = f"chain shut {{ type filter hook forward priority 1; ip daddr {INSIDE} ct state new drop; }}"
+        rules = f"table ip machine {{\n {hidden}\n {shut}\n chain way {{ type filter hook forward priority 0; }}\n}}"
         self._in(self.router, "nft", rules)
         self._in(self.router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
         words = ["ip", "netns", "exec", self.name, "wireguard-go", "-f", device]
