@@ -61,7 +61,9 @@ def topology(nodes):
 def run(words, **options):
     done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **options)
     if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, words[:6]))}: {(done.stdout + done.stderr)[-4000:]}")
+        # at once: what is cleaned up afterwards may fail as well
+        sys.stderr.write(f"{' '.join(map(str, words[:6]))}: {(done.stdout + done.stderr)[-4000:]}\n")
+        raise SystemExit(1)
     return done.stdout
 
 
@@ -105,7 +107,7 @@ def node_pods(asked):
             ("node pods", inventory_of_pods()),
         ):
             sys.stderr.write(f"joining the nodes, reached by {side}\n")
-            play("multicluster.network.site", asked.forks, inventory)
+            play("multicluster.network.mesh", asked.forks, inventory)
             rows = [play("multicluster.network.mesh", asked.forks, inventory) for _number in range(asked.rounds + 1)]
             if any(changed for _took, _hosts, changed in rows):
                 raise SystemExit(f"{side}: {rows}: no time counts")
