@@ -19,6 +19,8 @@ LABEL = "multicluster.network/node-pods"
 CONTAINER = "node"
 #: The folders of a node that its pod sees, by the same paths: state with programs, and keys where a host that is reached otherwise has them.
 FOLDERS = {"state": "/var/lib/multicluster-network", "keys": "/var/lib/semaphore-wireguard"}
+#: Without a request, a container has the least weight of all that run on a node, and a busy node starves it: wireguard-go and every change with it.
+REQUESTS = {"cpu": "100m", "memory": "50Mi"}
 #: What a pod knows of itself: its node and its UID by the downward API, and its fabric.
 NODE_VARIABLE, UID_VARIABLE, FABRIC_VARIABLE = "MULTICLUSTER_NODE", "MULTICLUSTER_POD_UID", "MULTICLUSTER_NODE_POD"
 #: The first line of every answer, without which the pod is not the one that was asked for, and gets no input.
@@ -114,6 +116,7 @@ def node_pod_manifests(
                     {"name": UID_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
                 ],
                 "securityContext": {"privileged": True, "runAsUser": 0},
+                "resources": {"requests": REQUESTS},
                 "volumeMounts": [{"name": name, "mountPath": path} for name, path in FOLDERS.items()],
             }
         ],

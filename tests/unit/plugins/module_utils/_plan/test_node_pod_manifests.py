@@ -27,6 +27,7 @@ def test_the_objects():
         "/var/lib/multicluster-network",
         "/var/lib/semaphore-wireguard",
     }
+    assert spec["containers"][0]["resources"] == {"requests": {"cpu": "100m", "memory": "50Mi"}}
 
 
 def test_a_namespace_of_the_user_is_not_made():
@@ -39,7 +40,7 @@ def test_nothing_in_them_changes_with_a_release_or_is_secret():
     import hashlib
 
     text = json.dumps(pods.node_pod_manifests("demo", "image")[1]["spec"]["template"]["spec"], sort_keys=True)
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "fcd69e36d1f263c6"
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "7e3a24f07ead03c7"
     assert [
         entry["name"]
         for entry in pods.node_pod_manifests("demo", "i")[1]["spec"]["template"]["spec"]["containers"][0]["env"]
