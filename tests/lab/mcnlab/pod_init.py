@@ -4,7 +4,8 @@
 """Turn ourselves into the first process of a node's container runtime: namespaces, private mounts, then containerd and kubelet.
 
 They run in the node's network namespace and see the machine's files, its cgroup hierarchies above all, which a node's own root does not
-show. Their processes and their mounts live in namespaces of their own, so all of it ends with this process: containers, shims, mounts of
+show. Of the node's own files they have /var/lib and /etc, so that a pod with a folder of its node sees what the node has there.
+Their processes and their mounts live in namespaces of their own, so all of it ends with this process: containers, shims, mounts of
 volumes and snapshots, network namespaces of pods. Their namespace of processes is inside the node's, so that the node sees pods as a real one
 does. Run as a program with the path of a settings file; returns once the first process exists, whose id is then in ``init.pid`` in the folder
 of the settings. Standard library only.
@@ -12,6 +13,7 @@ of the settings. Standard library only.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import pathlib
@@ -42,13 +44,15 @@ from mcnlab.node_init import (  # run as a program, so found by its path
 )
 
 MS_SHARED = 1 << 20
-#: Where programs look for things by fixed paths, each onto a folder of the node's own.
+#: What they share with the node itself.
+SHARED = ("/var/lib", "/etc")
+_OPEN_TREE, _MOVE_MOUNT = 428, 429  # the same numbers on all architectures
+_CLONE_TREE, _RECURSIVE, _EMPTY_PATH, _CURRENT = 1 | os.O_CLOEXEC, 0x8000, 4, -100
+#: Where programs look for things by fixed paths, each onto a folder of the node's own, since an overlay of containerd's cannot be on the node's.
 KEPT = {
     "var/lib/kubelet": "kubelet",
     "var/lib/containerd": "containerd",
     "var/lib/cni": "cni",
-    "var/lib/multicluster-network": "multicluster-network",
-    "var/lib/semaphore-wireguard": "semaphore-wireguard",
     "var/log/pods": "log/pods",
     "var/log/containers": "log/containers",
 }
@@ -61,6 +65,7 @@ def main(settings_file: str) -> None:
     join_cgroups(settings)
     with pathlib.Path(settings["netns"]).open("rb") as namespace:
         libc_call("setns", namespace.fileno(), CLONE_NEWNET)
+    shared = trees_of(settings["leader"])
     libc_call("unshare", CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC)
     mount("none", pathlib.Path("/"), flags=MS_REC | MS_PRIVATE)
     socket.sethostname(settings["name"])
@@ -71,12 +76,33 @@ def main(settings_file: str) -> None:
         os.dup2(null, 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        private_mounts(folder, settings, shared)
         os.closerange(3, 256)
-        private_mounts(folder, settings)
         supervise(settings, folder)
     except Exception as error:
         print(f"init: {error!r}", file=sys.stderr, flush=True)
         os._exit(1)
+
+
+def trees_of(leader: int) -> dict[str, int]:
+    """Path -> open mount of what the node has there, which no namespace shows yet."""
+    with (
+        pathlib.Path("/proc/self/ns/mnt").open("rb") as own,
+        pathlib.Path(f"/proc/{leader}/ns/mnt").open("rb") as other,
+    ):
+        libc_call("setns", other.fileno(), CLONE_NEWNS)
+        found = {path: kernel_call(_OPEN_TREE, _CURRENT, path.encode(), _CLONE_TREE | _RECURSIVE) for path in SHARED}
+        libc_call("setns", own.fileno(), CLONE_NEWNS)
+    return found
+
+
+def kernel_call(number: int, *arguments: int | bytes) -> int:
+    """A system call that the C library may not have."""
+    words = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
+    result = int(ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(number), *words))
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
 
 
 def enter_processes(leader: int, pid_file: pathlib.Path) -> None:
@@ -114,10 +140,20 @@ def join_cgroups(settings: dict[str, t.Any]) -> None:
                 # Version 1 refuses processes in a group that has none; a parent's are not inherited.
                 if (folder / knob).exists() and not (folder / "cgroup.controllers").exists():
                     (folder / knob).write_text((folder.parent / knob).read_text())
+        weigh(group)
         (group / "cgroup.procs").write_text("0")
     libc_call("unshare", CLONE_NEWCGROUP)
     for group in groups:
         (group / "init" / "cgroup.procs").write_text("0")
+
+
+def weigh(group: pathlib.Path) -> None:
+    """Give a group the weight that its starter has: a node's pods and its other processes share the processors alike."""
+    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+        _number, controllers, path = line.split(":", 2)
+        own = group.parent / path.lstrip("/") / "cpu.shares"
+        if "cpu" in controllers.split(",") and (group / "cpu.shares").exists() and own.exists():
+            (group / "cpu.shares").write_text(own.read_text())
 
 
 def own_cgroups(hierarchies: list[dict[str, str]]) -> None:
@@ -135,8 +171,8 @@ def own_cgroups(hierarchies: list[dict[str, str]]) -> None:
         )
 
 
-def private_mounts(folder: pathlib.Path, settings: dict[str, t.Any]) -> None:
-    """Own /proc, cgroups, /run, /tmp, and own folders for what containerd, CNI plugins and kubelet keep; the machine's are out of sight."""
+def private_mounts(folder: pathlib.Path, settings: dict[str, t.Any], shared: dict[str, int]) -> None:
+    """Own /proc, cgroups, /run, /tmp, what is shared with the node, and own folders for what containerd, CNI plugins and kubelet keep."""
     mount("proc", pathlib.Path("/proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     own_cgroups(settings["hierarchies"])
     # The node's folder and the programs, to where no cover covers them.
@@ -147,8 +183,9 @@ def private_mounts(folder: pathlib.Path, settings: dict[str, t.Any]) -> None:
     mount(str(folder), kept, flags=MS_BIND | MS_REC)
     tmpfs("/run", "mode=755,size=256m")
     tmpfs("/tmp", "mode=1777,size=64m")
-    for name in ("lib", "log"):
-        tmpfs(f"/var/{name}", "mode=755,size=16m")
+    tmpfs("/var/log", "mode=755,size=16m")
+    for path, tree in shared.items():
+        kernel_call(_MOVE_MOUNT, tree, b"", _CURRENT, path.encode(), _EMPTY_PATH)
     for target, source in KEPT.items():
         (kept / source).mkdir(parents=True, exist_ok=True)
         mount(str(kept / source), pathlib.Path("/") / target, flags=MS_BIND)
