@@ -61,7 +61,7 @@ def converge(spec: NodeSpec, check: bool = False) -> Data:
         spec = spec._replace(devices=tuple(device.ready() for device in spec.devices))
     opened: Data | None = None
     with contextlib.nullcontext() if check else HostLock(alias_of(spec.fabric), LOCK_SECONDS):
-        other = _other_name(spec)
+        other = _other_name(spec) or _other_init(spec)
         if other is not None:
             return dict(
                 other.result(),
@@ -113,6 +113,21 @@ def _other_name(spec: NodeSpec) -> Plan | None:
             todo.refuse(spec.node, "claimed_twice", text.format(recorded, spec.node))
             return todo
     return None
+
+
+def _other_init(spec: NodeSpec) -> Plan | None:
+    """A refusal, in a node pod, when the host's own init has the mesh: two programs would keep it, and each undo what the other does."""
+    units = [path for path in persistence.units_of_the_host(spec.fabric) if path not in spec.accepted]
+    if not units:
+        return None
+    todo = Plan()
+    text = (
+        "an earlier run over SSH left this unit, which the pod cannot end, so nothing was written; "
+        "take the node out with the playbook leave over SSH, then run again"
+    )
+    for path in units:
+        todo.refuse(path, "two_inits", text)
+    return todo
 
 
 def _left_open(fabric: str, check: bool) -> list[str]:

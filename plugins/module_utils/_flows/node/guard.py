@@ -125,13 +125,6 @@ class Settings(Part):
                     "forwarding_off",
                     f"it is 0, so the host passes no packet of a pod into the mesh ({who}); set it to 1",
                 )
-        for path in persistence.units_of_the_host(self._fabric):
-            if path not in self._accepted:
-                text = (
-                    "an earlier run over SSH left this unit, which the pod cannot end: two programs keep one mesh; "
-                    "take the node out with the playbook leave over SSH, then run again"
-                )
-                todo.refuse(path, "two_inits", text)
         for unit in (persistence.unit_name(self._fabric), persistence.watch_name(self._fabric)):
             for path, owner in settings.drop_ins(unit):
                 if path not in self._accepted:

@@ -148,6 +148,7 @@ def test_a_pod_of_another_image_gets_nothing(connect):
 
 
 def test_a_node_with_another_machine_id(connect, tmp_path):
+    """Threat T54: a machine under the name of another."""
     with pytest.raises(AnsibleConnectionFailure, match="node_machine_id"):
         connect(node_machine_id="0" * 32).exec_command(f"touch {tmp_path}/ran")
     assert not (tmp_path / "ran").exists()

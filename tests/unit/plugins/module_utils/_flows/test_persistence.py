@@ -10,7 +10,7 @@ import pathlib
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.node_spec import NodeState
-from ansible_collections.multicluster.network.plugins.module_utils._flows.node import persistence
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node import dataplane, persistence
 from ansible_collections.multicluster.network.plugins.module_utils._linux import files
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
@@ -158,3 +158,7 @@ def test_units_of_an_earlier_run_over_ssh_are_seen_from_a_node_pod(host, tmp_pat
     monkeypatch.setenv("MULTICLUSTER_NODE_POD", "f")
     assert persistence.units_of_the_host("f") == [f"{persistence.UNIT_ROOT}/{persistence.watch_name('f')}"]
     assert persistence.units_of_the_host("g") == []
+    wish = {"fabric": "f", "devices": [], "owner": "f"}
+    monkeypatch.setattr(dataplane, "NodeDataplane", None)  # nothing is read after that, so nothing written
+    [refused] = dataplane.run(wish, check=True)["refused"]
+    assert refused["reason"] == "two_inits" and "nothing was written" in refused["message"]
