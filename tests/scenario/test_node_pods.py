@@ -12,14 +12,17 @@ import concurrent.futures
 import io
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
 import time
 
 import pytest
+import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._flows.access.node_pods import NodePods, Place
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes import exec_stream
+from ansible_collections.multicluster.network.plugins.module_utils._plan.node_pod_manifests import FOLDERS
 from harness import REPO
 from real_pods import apply, eventually, ready, service, shell, workload
 
@@ -115,13 +118,49 @@ def compared(fabric, *names):
 
 
 def kept(fabric, node):
-    """Every file in the folders of a node that its pod sees."""
-    root = fabric.state / "nodes" / node / "pods"
+    """Every file in the folders of a node that its pod sees, as the node itself has them."""
+    root = lib(fabric, node)
     return sorted(
         str(path.relative_to(root))
         for folder in ("multicluster-network", "semaphore-wireguard")
         for path in (root / folder).rglob("*")
     )
+
+
+def lib(fabric, node):
+    """The folder /var/lib of a node, with its own files alone."""
+    return fabric.state / "nodes" / node / "upper" / "var" / "lib"
+
+
+def units(fabric, node):
+    """Files of units by which a node's own init has the mesh."""
+    folder = fabric.state / "nodes" / node / "upper" / "etc" / "systemd" / "system"
+    return sorted(path.name for path in folder.glob("multicluster-network-*"))
+
+
+def without_empty_folders(snapshot):
+    """A snapshot of a node without the two folders that a kubelet makes for the pods: they stay, empty (guide)."""
+    for name in FOLDERS.values():
+        found = snapshot.get("files", {}).pop(name, "0755 0:0 folder")
+        assert found == "0755 0:0 folder", found
+    return snapshot
+
+
+def first_packet(fabric, source="aws-node-1", target="gcp-node-2"):
+    """A process on the controller that ends when the shell on one node has an answer of that on another."""
+    program = pathlib.Path((fabric.state / "kubernetes").read_text().strip()) / "kubectl"
+    there = address(fabric, target)
+    words = [program, "--kubeconfig", fabric.state / cluster_of(source) / "kubeconfig", "exec", "shell-" + source]
+    loop = f"until ping -n -c 1 -W 1 {there} >/dev/null 2>&1; do sleep 0.2; done"
+    return subprocess.Popen([*map(str, words), "--", "sh", "-c", loop], stdin=subprocess.DEVNULL)
+
+
+def crowd():
+    """How many times as long as alone a program takes now: above 1 where others have the processors."""
+    begun, used = time.monotonic(), time.process_time()
+    while time.process_time() - used < 1.0:
+        pass
+    return time.monotonic() - begun
 
 
 def test_what_there_is_before(fabric):
@@ -134,13 +173,31 @@ def test_what_there_is_before(fabric):
 
 
 def test_one_command_joins_two_clusters(fabric, inventory):
+    fabric.busy = crowd()
+    packet = first_packet(fabric)
     begun = time.monotonic()
-    run = fabric.play("site", inventory=inventory).ok()
-    fabric.ran(f"two kubeconfigs joined in {time.monotonic() - begun:.1f} s")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        arrived = pool.submit(lambda: (packet.wait(timeout=600), time.monotonic() - begun))
+        run = fabric.play("site", inventory=inventory)
+        fabric.proven = time.monotonic() - begun
+        if run.rc:
+            packet.kill()
+        run.ok()
+        code, fabric.first = arrived.result()
+    assert code == 0 and fabric.first < fabric.proven
     assert {host for host in run.recap if host.endswith(("-1", "-2"))} == set(fabric.nodes)
     assert reaches(fabric) and reaches(fabric, "gcp-node-1", "aws-node-2")
-    for node in fabric.nodes:
-        assert not [unit for unit in fabric.snapshot(node)[node]["units"] if "multicluster" in unit]
+    assert not any(units(fabric, node) for node in fabric.nodes)
+
+
+def test_the_times_of_the_readme(fabric):
+    """What it has of the first packet and of the proof, and up to half more: machines differ."""
+    fabric.ran(f"two kubeconfigs: first packet after {fabric.first:.1f} s, proven after {fabric.proven:.1f} s")
+    readme = " ".join((REPO / "README.md").read_text(encoding="utf-8").split())
+    found = re.search(r"the first packet passes after (\d+) s, the proof is there after (\d+) s", readme)
+    if fabric.busy > 1.5:
+        pytest.skip(f"NOT RUN: others had the processors {fabric.busy:.1f} times as long, so no time counts")
+    assert fabric.first < 1.5 * int(found.group(1)) and fabric.proven < 1.5 * int(found.group(2))
 
 
 def test_nothing_secret_is_in_the_pods(fabric):
@@ -148,10 +205,13 @@ def test_nothing_secret_is_in_the_pods(fabric):
     for node in fabric.nodes:
         keys = [
             path.read_text().strip()
-            for path in (fabric.state / "nodes" / node / "pods").rglob("*.key")
-            if path.stat().st_mode & 0o777 == 0o600
+            for name in FOLDERS.values()
+            for path in (fabric.state / "nodes" / node / "upper" / name.lstrip("/")).rglob("*.key")
         ]
         assert keys, kept(fabric, node)
+        for name in FOLDERS.values():
+            for path in (fabric.state / "nodes" / node / "upper" / name.lstrip("/")).rglob("*.key"):
+                assert path.stat().st_mode & 0o777 == 0o600, path
         cluster = cluster_of(node)
         texts = [
             fabric.kubectl(cluster, "get", "pods,daemonsets", "-n", NAMESPACE, "-o", "yaml"),
@@ -185,13 +245,32 @@ def test_ping_check_mode_and_become(fabric, inventory):
     assert "rc=7" in text and "out" in text
 
 
+def test_pods_see_neither_sshd_nor_another_python_than_that_of_their_image(fabric, inventory):
+    """And nobody has come over SSH."""
+    look = "if command -v sshd || test -e /usr/sbin/sshd; then echo found-one; fi; command -v python3"
+    text = ansible(inventory, "all:!clusters", "-m", "ansible.builtin.raw", "-a", look)
+    assert text.count("/bin/python3") == len(fabric.nodes) and "found-one" not in text, text
+    for node in fabric.nodes:
+        log = fabric.sh(node, "journalctl", "--no-pager", "-u", "lab-sshd")
+        assert "listening" in log and "Accepted" not in log, log
+
+
+def test_the_example_of_the_connection(inventory, tmp_path):
+    """As it is in the documentation of the plugin, over the nodes of the cluster that it names."""
+    text = (REPO / "plugins" / "connection" / "node_pod.py").read_text(encoding="utf-8")
+    book = tmp_path / "example.yml"
+    book.write_text(text.partition('EXAMPLES = r"""')[2].partition('"""')[0], encoding="utf-8")
+    words = ["ansible-playbook", "-v", "-i", str(inventory), str(book)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=str(REPO))
+    assert done.returncode == 0 and done.stdout.count('"stdout": "Iface') == 2, done.stdout + done.stderr
+
+
 def test_a_machine_id_is_compared_with_that_of_the_machine(fabric, inventory):
-    """Threat T50: whatever the API server reports of its pods."""
-    done = ansible(inventory, "aws-node-1", "-m", "ansible.builtin.raw", "-a", "cat /proc/1/root/etc/machine-id")
-    found = re.search(r"^[0-9a-f]{32}$", done, flags=re.MULTILINE).group()
+    """Threats T53 and T54: whatever the API server reports of its pods, and a machine under another's name."""
+    found, other = (fabric.sh(node, "cat", "/etc/machine-id").strip() for node in ("aws-node-1", "aws-node-2"))
     ping = ("aws-node-1", "-m", "ansible.builtin.ping", "-e")
     assert '"ping": "pong"' in ansible(inventory, *ping, f"node_machine_id={found}")
-    text = ansible(inventory, *ping, "node_machine_id=" + "0" * 32, check=False)
+    text = ansible(inventory, *ping, f"node_machine_id={other}", check=False)
     assert "UNREACHABLE" in text and "not_the_node" in text
 
 
@@ -226,6 +305,77 @@ def test_services_over_node_pods(fabric, inventory):
     run = fabric.play("site", inventory=inventory, variables=SERVICES).ok()
     assert run.changed == {}, run.out[-3000:]
     fabric.kubectl("aws", "delete", "deployment,service", "shop")
+
+
+KIND = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "globalnetworksets.crd.projectcalico.org"},
+    "spec": {
+        "group": "crd.projectcalico.org",
+        "scope": "Cluster",
+        "names": {
+            "plural": "globalnetworksets",
+            "singular": "globalnetworkset",
+            "kind": "GlobalNetworkSet",
+            "listKind": "GlobalNetworkSetList",
+        },
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+def test_network_sets_over_node_pods(fabric, inventory):
+    """``site`` with network sets: the addresses of a pod that runs in one cluster are a set in the other."""
+    for cluster in fabric.clusters:
+        apply(fabric, cluster, KIND)
+    labelled = ("label", "pod", "shell-aws-node-1")
+    fabric.kubectl("aws", *labelled, "policy.semaphore.uw.io/name=forwarder")
+    variables = {"multicluster_capabilities": ["network_sets"]}
+    fabric.play("site", inventory=inventory, variables=variables).ok()
+    words = ("get", "globalnetworksets.crd.projectcalico.org", "-o", "json")
+    [found] = json.loads(fabric.kubectl("gcp", *words))["items"]
+    assert found["spec"]["nets"] == [address(fabric, "aws-node-1") + "/32"]
+    assert fabric.play("site", inventory=inventory, variables=variables).ok().changed == {}
+    fabric.play("network_sets", inventory=inventory, variables={"network_sets_state": "absent"}).ok()
+    assert json.loads(fabric.kubectl("gcp", *words))["items"] == []
+    fabric.kubectl("aws", *labelled, "policy.semaphore.uw.io/name-")
+    for cluster in fabric.clusters:
+        fabric.kubectl(cluster, "delete", "crd", KIND["metadata"]["name"])
+
+
+def test_one_lost_api_server_is_the_loss_of_its_cluster_alone(fabric, inventory, tmp_path):
+    """Its nodes are lost for this run; those of the others converge, and every packet still passes."""
+    folder = tmp_path / "inventory"
+    shutil.copytree(inventory, folder)
+    source = folder / "20-cluster_nodes.yml"
+    cache = f"cache: true\ncache_plugin: ansible.builtin.jsonfile\ncache_connection: {tmp_path}/cache\n"
+    source.write_text(source.read_text(encoding="utf-8") + cache, encoding="utf-8")
+    assert fabric.play("mesh", inventory=folder).ok().changed == {}
+    there = address(fabric, "gcp-node-2")
+    fabric.lab("api-stop", "gcp")
+    try:
+        run = fabric.play("mesh", inventory=folder, variables={"ansible_node_pod_timeout": 5})
+        assert run.rc != 0 and run.changed == {}, run.out[-3000:]
+        assert all(
+            run.recap[node]["unreachable"] + run.recap[node]["failed"] == 0 for node in ("aws-node-1", "aws-node-2")
+        )
+        assert all(
+            run.recap[node]["unreachable"] + run.recap[node]["failed"] for node in ("gcp-node-1", "gcp-node-2")
+        ), run.out[-3000:]
+        words = ("exec", "shell-aws-node-1", "--", "ping", "-n", "-c", "1", "-W", "2", there)
+        eventually(lambda: fabric.kubectl("aws", *words, check=False), lambda text: " 0% packet loss" in text)
+    finally:
+        fabric.lab("api-start", "gcp")
+    eventually(lambda: fabric.play("mesh", inventory=folder).rc, lambda code: code == 0)
+    assert fabric.play("mesh", inventory=inventory).ok().changed == {}
 
 
 def test_another_release_of_the_code_comes_by_the_play(fabric, inventory, tmp_path):
@@ -440,11 +590,60 @@ def test_pods_go_between_runs(fabric, inventory):
     assert fabric.play("mesh", inventory=inventory).ok().changed == {}
 
 
+def test_hosts_of_one_cluster_are_reached_in_different_ways(fabric, inventory):
+    """One over SSH and its own init, the other by its pod; it leaves the mesh before, and teardown knows both."""
+    fabric.play("leave", "--limit", "aws-node-2", inventory=inventory).ok()
+    assert not any(path.endswith("/agent") for path in kept(fabric, "aws-node-2"))
+    over_ssh = fabric.state / "inventory-ssh" / "hosts.yml"
+    tree = yaml.safe_load(over_ssh.read_text(encoding="utf-8"))["all"]["children"]["aws_nodes"]
+    other = dict(tree["vars"], **tree["hosts"]["aws-node-2"])
+    folder = inventory / "host_vars"
+    folder.mkdir()
+    (folder / "aws-node-2.yml").write_text(json.dumps(other), encoding="utf-8")
+    fabric.play("mesh", inventory=inventory).ok()
+    assert units(fabric, "aws-node-2") and not units(fabric, "aws-node-1")
+    assert not any(path.endswith("/agent") for path in kept(fabric, "aws-node-2"))
+    assert any(path.endswith("/agent") for path in kept(fabric, "aws-node-1"))
+    eventually(lambda: reaches(fabric) and reaches(fabric, "gcp-node-1", "aws-node-2"), bool)
+    assert fabric.play("mesh", inventory=inventory).ok().changed == {}
+    fabric.play("verify", inventory=inventory).ok()
+
+
+def test_a_host_does_not_go_back_to_its_pod_while_it_has_units(fabric, inventory):
+    """A pod does not reach units of systemd, so nothing is written until the host has left the mesh over SSH."""
+    file = inventory / "host_vars" / "aws-node-2.yml"
+    text = file.read_text(encoding="utf-8")
+    file.unlink()
+    run = fabric.play("mesh", inventory=inventory)
+    assert "two_inits" in run.out and run.changed == {}, run.out[-3000:]
+    assert not any(path.endswith("/agent") for path in kept(fabric, "aws-node-2"))
+    file.write_text(text, encoding="utf-8")
+    assert fabric.play("mesh", inventory=inventory).ok().changed == {}
+
+
+AWAY = {**SERVICES, "node_dataplane_remove_keys": True}
+
+
+def test_a_node_that_could_not_leave_keeps_the_pods_of_its_cluster(fabric, inventory):
+    """Those of the other cluster go, and the next run still reaches the node."""
+    fabric.lab("node-stop", "gcp-node-2")
+    try:
+        run = fabric.play("teardown", inventory=inventory, variables={**AWAY, "ansible_node_pod_timeout": 5})
+    finally:
+        fabric.lab("node-rebuild", "gcp-node-2")
+    assert run.rc != 0 and daemon_sets(fabric, "aws") == [] and len(daemon_sets(fabric, "gcp")) == 1, run.out[-3000:]
+
+
 def test_teardown_leaves_nothing(fabric, inventory):
-    fabric.play("teardown", inventory=inventory, variables={**SERVICES, "node_dataplane_remove_keys": True}).ok()
+    """The rest, of the cluster that had kept its pods."""
+    eventually(
+        lambda: ansible(inventory, "gcp_nodes", "-m", "ansible.builtin.ping", check=False).count("pong"),
+        lambda count: count == 2,
+    )
+    fabric.play("teardown", "--limit", "gcp,gcp_nodes", inventory=inventory, variables=AWAY).ok()
     gone(fabric)
     for node in fabric.nodes:
         assert kept(fabric, node) == []
     after = compared(fabric, *fabric.nodes, *fabric.clusters)
     for name, was in fabric.before.items():
-        assert after[name] == was, name
+        assert without_empty_folders(after[name]) == was, name
