@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
-from ansible_collections.multicluster.network.plugins.module_utils._status import collected
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.module_utils._trace import pairs
 from ansible_collections.multicluster.network.plugins.modules import trace_plan
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import InventoryAction
@@ -21,6 +21,27 @@ class ActionModule(Kept, InventoryAction):
 
     module = trace_plan
 
+    def _suppose(self, options: dict[str, t.Any]) -> None:
+        """What hypotheses need: the plan with them, and how nodes announce addresses."""
+        if "assumed" not in options:
+            options["assumed"] = (self.hostvars.context.get(kept.PLAN) or {}).get("assumed") or {}
+        if "speakers" not in options:
+            options["speakers"] = {
+                host: {
+                    "segment": str(self.hostvars[host].get("layer2_speaker_segment") or ""),
+                    "bgp": bool(self.hostvars[host].get("bgp_speaker_neighbors")),
+                }
+                for host in options["hosts"]
+            }
+        if "reserved" not in options:
+            names = self.groups.get(self.clusters_group, ())
+            settings = {name: self.hostvars[name].get("load_balancers_settings") or {} for name in names}
+            options["reserved"] = {
+                name: list(row.get("layer2_reserved_vrids") or ())
+                for name, row in settings.items()
+                if isinstance(row, dict)
+            }
+
     def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
         """``hosts``, ``mesh``, ``pods`` and ``ends``, where the task does not give them; ``pairs`` of a verification, where it asks for those that failed."""
         if "hosts" not in options:
@@ -31,6 +52,8 @@ class ActionModule(Kept, InventoryAction):
             }
         if "mesh" not in options:
             options["mesh"] = collected.mesh(self.hostvars, list(options["hosts"]))
+        if options.get("what_if"):
+            self._suppose(options)
         if "pods" not in options:
             options["pods"] = collected.pods(self.hostvars, list(options["hosts"]), own=True)
         if "ends" not in options:

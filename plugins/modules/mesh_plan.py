@@ -83,6 +83,11 @@ options:
       - What may not be read is a warning; C(cluster_access_capability=pod_ranges) of the role cluster_access gives the rights.
     type: bool
     default: false
+  assume:
+    description: Hypotheses of which RV(assumed) is the plan, as C(trace_what_if) has them. RV(mesh) is without them.
+    type: list
+    elements: raw
+    default: []
   fail_on_refused:
     description: Fail when any claim was refused. The topology is returned all the same.
     type: bool
@@ -126,6 +131,11 @@ mesh:
   sample:
     nodes:
       aws-node-1: {cluster: aws, node_name: aws-node-1}
+assumed:
+  description: The topology with the hypotheses of O(assume).
+  type: dict
+  returned: when one of them is about an annotation, a range or a key
+  sample: {}
 sources:
   description:
     - A sentence for each cluster, from where the pod ranges of its nodes are. With O(validate_only) what the inventory asks for.
@@ -217,6 +227,7 @@ def argument_spec() -> dict[str, Any]:
         "validate_only": {"type": "bool", "default": False},
         "leaving": {"type": "str", "default": ""},
         "places": {"type": "bool", "default": False},
+        "assume": {"type": "list", "elements": "raw", "default": []},
         "plan_file": {"type": "path"},
         "slice": {"type": "bool", "default": False},
         "rotation": {"type": "dict", "default": {}},

@@ -100,16 +100,34 @@ options:
     type: list
     elements: dict
     default: []
-  planned:
+  what_if:
     description:
-      - Send nothing, and say by O(mesh) alone which nodes could not talk once it is applied. RV(trace) has C(reach) then.
-    type: bool
-    default: false
-  away:
-    description: Hosts of the inventory and clusters that are taken for gone. Implies O(planned), and names the Services that would keep no endpoint.
+      - Hypotheses about the fabric, taken together. Nothing is sent, and RV(trace) has C(reach), which pairs of nodes have no path, which Services keep no
+        endpoint, and which addresses of load balancers move where.
+      - Each has one of C(plan), C(away), C(annotation), C(label), C(range), C(key) and C(service), as the role trace describes for C(trace_what_if).
     type: list
-    elements: str
+    elements: raw
     default: []
+  assumed:
+    description: The return value C(assumed) of M(multicluster.network.mesh_plan). The default is what the run has planned.
+    type: dict
+    default: {}
+  mirror_selector:
+    description: Labels of Services that are mirrored.
+    type: str
+    default: mirror.semaphore.uw.io/mirror-service=true
+  global_selector:
+    description: Labels of Services that are global.
+    type: str
+    default: ""
+  speakers:
+    description: Host of the inventory to how it announces addresses, its C(segment) and C(bgp). The default is that of the inventory.
+    type: dict
+    default: {}
+  reserved:
+    description: Cluster to VRRP ids that its addresses do not have. The default is that of the inventory.
+    type: dict
+    default: {}
   mirror_namespace:
     description: Namespace of mirrored Services.
     type: str
@@ -197,8 +215,12 @@ def argument_spec() -> dict[str, Any]:
         "source": {"type": "str"},
         "target": {"type": "str"},
         "questions": {"type": "list", "elements": "dict", "default": []},
-        "planned": {"type": "bool", "default": False},
-        "away": {"type": "list", "elements": "str", "default": []},
+        "what_if": {"type": "list", "elements": "raw", "default": []},
+        "assumed": {"type": "dict", "default": {}},
+        "mirror_selector": {"type": "str", "default": "mirror.semaphore.uw.io/mirror-service=true"},
+        "global_selector": {"type": "str", "default": ""},
+        "speakers": {"type": "dict", "default": {}},
+        "reserved": {"type": "dict", "default": {}},
         "port": {"type": "int"},
         "protocol": {"type": "str", "choices": ["tcp", "udp", "icmp"]},
         "family": {"type": "str", "choices": ["4", "6", "any"], "default": "any"},

@@ -201,7 +201,7 @@ def planned(fabric, inventory, **more):
 
 
 def test_what_a_change_would_cut_off_is_said_before_and_true_after(fabric):
-    dummy, document = planned(fabric, None, trace_plan=True)
+    dummy, document = planned(fabric, None, trace_what_if="plan")
     assert (
         document["verdict"] == "arrives"
         and document["trace"]["reach"]["reachable"] == document["trace"]["reach"]["pairs"] == 12
@@ -212,7 +212,7 @@ def test_what_a_change_would_cut_off_is_said_before_and_true_after(fabric):
     inventory = fabric.state / "inventory" / "narrow.yml"
     inventory.write_text(json.dumps({"all": {"children": tree}}), "utf-8")
     try:
-        run, document = planned(fabric, inventory, trace_plan=True)
+        run, document = planned(fabric, inventory, trace_what_if="plan")
         assert document["verdict"] == "does not arrive", reported(document)
         said = {
             (one, other)
@@ -247,13 +247,38 @@ def test_what_a_change_would_cut_off_is_said_before_and_true_after(fabric):
 
 
 def test_what_if_a_node_or_a_cluster_is_away(fabric):
-    run, document = planned(fabric, None, trace_away=["gcp-node-1"])
+    run, document = planned(fabric, None, trace_what_if=[{"away": "gcp-node-1"}])
     reach = document["trace"]["reach"]
     assert (reach["away"], reach["pairs"], reach["reachable"]) == (["gcp-node-1"], 12, 6) and reach["cut"] == []
     assert [(row["cluster"], row["name"]) for row in reach["alone"]] == [
         ("gcp", "one")
-    ] and "without an endpoint" in run.out
-    dummy, document = planned(fabric, None, trace_away=["aws"])
+    ] and "keeps no endpoint" in run.out
+    assert "lost 2 pairs of nodes with what is away" in run.out
+    dummy, document = planned(fabric, None, trace_what_if="away=aws")
     assert document["trace"]["reach"]["reachable"] == 2 and document["trace"]["reach"]["alone"] == []
-    run = fabric.play("trace", variables={"trace_away": ["nowhere"]})
-    assert run.rc != 0 and "trace_away names" in run.out
+    for given, said in (
+        ({"trace_what_if": "away=gcp-node-11"}, "did you mean gcp-node-1?"),
+        ({"trace_what_if": [{"awya": "gcp-node-1"}]}, "did you mean away?"),
+        ({"trace_away": ["gcp-node-1"]}, "trace_what_if"),
+        ({"trace_plan": True}, "trace_what_if"),
+    ):
+        run = fabric.play("trace", variables=given)
+        assert run.rc != 0 and said in " ".join(run.out.split()), run.out[-3000:]
+
+
+def test_hypotheses_are_answered_together_and_nothing_is_written(fabric):
+    """An annotation, a range and a key, of a mesh that is planned anew for them; what comes out is what a run with them would plan."""
+    given = [
+        {"annotation": "aws.wireguard.semaphore.uw.io/pubKey", "node": "gcp-node-1"},
+        {"range": "pod_cidrs", "cluster": "aws", "value": ["10.2.3.0/24"]},
+        "key=gcp-node-2",
+    ]
+    run, document = planned(fabric, None, trace_what_if=given)
+    reach = document["trace"]["reach"]
+    assert reach["lost"] == 4 and {row["kind"] for row in reach["changes"]} == {"lost"}, reach["changes"]
+    causes = {row["cause"] for row in reach["changes"]}
+    assert "key_changed" in causes and len(causes) > 1, reach["changes"]
+    assert "key_changed/" in run.out and "gcp-node-2 has another key" in run.out
+    wrong = [{"range": "pod_cidrs", "cluster": "aws", "value": ["10.4.0.0/16"]}]
+    run = fabric.play("trace", variables={"trace_what_if": wrong})
+    assert run.rc != 0 and "overlap" in run.out, "ranges that no inventory may have"

@@ -31,7 +31,7 @@ PURE_ROOMS: dict[str, tuple[str, ...]] = {
     "_tenants": _BASE,
     "_status": (*_BASE, "_dataplane"),
     "_originals": (*_BASE, "_loadbalancers", "_mesh/kubespan"),
-    "_trace": (*_BASE, "_dataplane", "_mesh/kubespan", "_mesh/semaphore", "_services", "_status"),
+    "_trace": (*_BASE, "_dataplane", "_mesh/kubespan", "_mesh/semaphore", "_services", "_loadbalancers", "_status"),
 }
 EDGE_ROOMS: dict[str, tuple[str, ...]] = {
     "_kubernetes": (*_BASE, "_module", "_module_variables", "_io"),

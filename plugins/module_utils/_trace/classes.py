@@ -19,8 +19,6 @@ from .._values.refused import ValueRefused
 from . import causes
 from .causes import printable
 from .facts import span_of
-from .objects import Address, Cluster
-from .seen import Seen
 
 Data = dict[str, t.Any]
 #: (version, first, last, length)
@@ -223,43 +221,3 @@ class Pairs:
             ],
             "cut": sorted(cut, key=lambda row: -int(row["pairs"]))[:SHOWN],
         }
-
-
-def left_alone(
-    clusters: t.Mapping[str, Cluster], away: t.Collection[str], translated: Seen | None = None
-) -> list[Data]:
-    """Services that keep no endpoint where hosts and clusters are away: [{cluster, namespace, name, endpoints}].
-
-    translated: at which addresses clusters see pods of others.
-    """
-    translated = translated or Seen()
-    #: What is gone as its own cluster has it, and as all others see it.
-    own: set[tuple[str, Address]] = set()
-    gone: set[Address] = set()
-    for cluster in clusters.values():
-        nodes = {name for name, seat in cluster.seats.items() if seat.host in away or cluster.name in away}
-        for pod in cluster.pods.values():
-            if pod.node in nodes:
-                own.update((cluster.name, address) for address in pod.addresses)
-                gone.update(translated.address(cluster.name, address) for address in pod.addresses)
-        gone.update(address for name in nodes for address in cluster.seats[name].addresses)
-    here = {
-        (cluster.name, address)
-        for cluster in clusters.values()
-        for pod in cluster.pods.values()
-        for address in pod.addresses
-    }
-    found = []
-    for cluster in clusters.values():
-        if cluster.name in away:
-            continue
-        for (namespace, name), rows in sorted(cluster.behind.items()):
-            ready = {one.address for one in rows if one.ready}
-            lost = {
-                address
-                for address in ready
-                if (cluster.name, address) in own or ((cluster.name, address) not in here and address in gone)
-            }
-            if ready and ready == lost and (namespace, name) in cluster.services:
-                found.append({"cluster": cluster.name, "namespace": namespace, "name": name, "endpoints": len(ready)})
-    return found

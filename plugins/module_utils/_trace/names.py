@@ -39,6 +39,16 @@ class Settings(t.NamedTuple):
     clusterset: str = CLUSTERSET
     dns_namespace: str = DNS_NAMESPACE
 
+    @classmethod
+    def of(cls, given: t.Mapping[str, t.Any], dns_namespace: str = DNS_NAMESPACE) -> Settings:
+        """Those of a module's options {mirror_namespace, prefixes, cluster_domain}, which may be empty."""
+        return cls(
+            given.get("mirror_namespace") or MIRROR_NAMESPACE,
+            given.get("prefixes") or {},
+            given.get("cluster_domain") or DEFAULT_DOMAIN,
+            dns_namespace=dns_namespace,
+        )
+
 
 class Answer(t.NamedTuple):
     """``dials``: the addresses that the source uses; ``backends``: where its packets end, (address, port).

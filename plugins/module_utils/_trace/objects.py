@@ -51,7 +51,8 @@ class Port(t.NamedTuple):
 
 
 class Service(t.NamedTuple):
-    """A Service. ``addresses``: of the cluster; ``outer``: of load balancers and external ones."""
+    """A Service. ``addresses``: of the cluster; ``outer``: of load balancers and external ones; ``balanced``: of load balancers alone; ``local``: whether
+    only nodes with an endpoint deliver what comes to these."""
 
     cluster: str
     namespace: str
@@ -62,6 +63,8 @@ class Service(t.NamedTuple):
     external: str
     ports: tuple[Port, ...]
     labels: t.Mapping[str, str]
+    balanced: tuple[Address, ...] = ()
+    local: bool = False
 
 
 class Backend(t.NamedTuple):
@@ -187,6 +190,10 @@ def _service(cluster: str, obj: Data) -> Service:
         external,
         ports,
         _texts(obj, "metadata", "labels"),
+        addresses(row.get("ip") for row in dicts_of(status.get("ingress")))
+        if spec.get("type") == "LoadBalancer"
+        else (),
+        spec.get("externalTrafficPolicy") == "Local",
     )
 
 

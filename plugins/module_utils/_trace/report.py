@@ -10,7 +10,7 @@ from .._values.addresses import address_number
 from .._values.packed import unpack
 from .._values.refused import ValueRefused
 from .._values.text import mapping
-from . import causes
+from . import answers, causes
 from .causes import BACK, FORWARD, OUT, TUNNEL, Step, printable
 from .diagnosis import ARRIVES, FAILS, OPEN, Finding, Flow, Judge, Seen
 from .expected import Walk, Walker
@@ -569,13 +569,11 @@ def _reach(reach: t.Mapping[str, t.Any]) -> list[str]:
             **reach
         )
     ]
-    lines += ["away: " + ", ".join(map(printable, reach["away"][:20]))] if reach.get("away") else []
     lines += [
         "{0} to {1} on {2}: {3}".format(*(printable(row.get(k)) for k in ("source", "target", "host", "cause")))
         for row in reach["asked"][:40]
     ]
-    alone = [printable("{cluster}/{namespace}/{name}".format(**row)) for row in reach["alone"]]
-    return lines + ([f"Services without an endpoint then: {', '.join(alone[:40])}"] if alone else [])
+    return [*map(printable, answers.lines(reach)), *lines]
 
 
 def table(

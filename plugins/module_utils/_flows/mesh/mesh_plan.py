@@ -27,6 +27,7 @@ from ..._mesh.topology.semaphore import mesh_without_listings, plan_semaphore_me
 from ..._plan.mesh_plan import KUBESPAN, MeshPlan
 from ..._plan.objects import field_manager
 from ..._plan.plan import to_wire
+from ..._trace import what_if
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 
@@ -49,7 +50,7 @@ def validate(request: t.Mapping[str, t.Any]) -> tuple[Fabric, list[str]]:
     """The fabric of a request, and warnings. Raises InventoryRefused with every error at once.
 
     ``request``: {fabric, mode: semaphore|kubespan, mesh_id, reported: {host: {annotation: value}},
-    places: whether it is read where pods are, leaving: the cluster that this run takes out, so that it is not reported as missing,
+    places: whether it is read where pods are, assume: hypotheses (see what_if.parse), leaving: the cluster that this run takes out, not reported as missing,
     clusters: [{name, access...}], definition: {clusters: {name: variables}, nodes: {host:
     variables}}}; variables without a value count as not given and serve to find misspelt names.
     """
@@ -98,6 +99,7 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         places: dict[str, list[pod_places.Row]] = {}
         left: dict[str, list[str]] = {}
         same: list[list[str]] = []
+        assumed: dict[str, t.Any] = {}
     else:
         asked, unasked = _asked_clusters(request, registries)
         listings, calico, stats, found = gather(fabric, asked, seconds_of(request), bool(request.get("places")))
@@ -119,17 +121,8 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         left = left_clusters(keyed_for, {*fabric.clusters, str(request.get("leaving"))})
         warnings += sentences(left, SHOWN)
         warnings += [_missing(cluster, names) for cluster, names in missing.items()]
-        if request.get("mode") == KUBESPAN:
-            topology = kubespan_plan.plan_kubespan_mesh(
-                fabric, listings, request["mesh_id"], request.get("reported"), registries
-            )
-        else:
-            topology = with_rotation(
-                plan_semaphore_mesh(fabric, listings, request.get("reported")),
-                listings,
-                request.get("reported"),
-                Order.of_json(request.get("rotation")),
-            )
+        topology = _topology(fabric, listings, request, registries)
+        assumed = _assumed(topology, listings, request, registries)
         pools = {name: ip_pools(fabric, name, version) for name, version in sorted(calico.items())}
         warnings += [note for name in sorted(listings) for note in topology.pod_ranges[name]["notes"]]
     contested = contested_labels(topology)
@@ -150,7 +143,36 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         "contested": contested,
         "warnings": warnings + [_CONTESTED.format(label) for label in contested],
         "stats": stats,
+        **assumed,
     }
+
+
+def _topology(
+    fabric: Fabric, listings: t.Mapping[str, t.Any], request: t.Mapping[str, t.Any], registries: t.Sequence[str]
+) -> MeshPlan:
+    if request.get("mode") == KUBESPAN:
+        return kubespan_plan.plan_kubespan_mesh(
+            fabric, listings, request["mesh_id"], request.get("reported"), registries
+        )
+    return with_rotation(
+        plan_semaphore_mesh(fabric, listings, request.get("reported")),
+        listings,
+        request.get("reported"),
+        Order.of_json(request.get("rotation")),
+    )
+
+
+def _assumed(
+    topology: MeshPlan, listings: t.Mapping[str, t.Any], request: t.Mapping[str, t.Any], registries: t.Sequence[str]
+) -> dict[str, t.Any]:
+    """The plan with hypotheses, from what was read once for both. Raises ValueRefused, and InventoryRefused for ranges that no inventory may have."""
+    rows = what_if.parse(request.get("assume") or ())
+    what_if.check(rows, topology)
+    if not what_if.of_mesh(rows):
+        return {}
+    changed = dict(request, definition=what_if.definition(rows, request["definition"]))
+    mesh = _topology(validate(changed)[0], what_if.listings(rows, topology, listings), request, registries)
+    return {"assumed": to_wire(mesh.to_json())}
 
 
 def _keyed(fabric: Fabric, listings: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

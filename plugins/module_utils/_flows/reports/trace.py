@@ -17,8 +17,8 @@ from ..._linux.files import FileState, make_folder, write_state
 from ..._plan.mesh_plan import MeshPlan
 from ..._services.mcs.names import IMPORT, VERSIONS
 from ..._status.model import moment
-from ..._trace import ends, page, pairs, report
-from ..._trace.classes import Pairs, left_alone
+from ..._trace import ends, page, pairs, report, what_if
+from ..._trace.answers import answered
 from ..._trace.known_ends import Ends
 from ..._trace.names import Names, Settings
 from ..._trace.objects import Cluster, parse_cluster
@@ -26,7 +26,7 @@ from ..._trace.resolve import MOST_FLOWS, NUMBERS, Resolver, hosts_of, mesh_part
 from ..._trace.seen import Seen
 from ..._values.gc_pause import gc_paused
 from ..._values.packed import unpack
-from ..._values.refused import ValueRefused, quoted
+from ..._values.refused import ValueRefused
 from ..._values.text import mapping
 from .status import DISCOVERY
 
@@ -46,17 +46,17 @@ def plan(request: t.Mapping[str, t.Any]) -> Data:
 
     ``request``: {fabric, clusters: [{name, access...}], timeout, mesh: of mesh_plan, hosts: {inventory host: {cluster, node}}, source, target, port,
     protocol, family or questions: [the same of each], number, mirror_namespace, prefixes, cluster_domain, coredns_namespace, coredns_configmap,
-    planned, away: [hosts and clusters], pods: {host: addresses of pods that its kernel has}, ends: {host: of node_probe}, pairs: those of a
-    verification that are followed instead of source and target, which takes no cluster}.
+    what_if: hypotheses (see what_if.parse), assumed: of mesh_plan with them, mirror_selector, global_selector, speakers: {host: {segment, bgp}},
+    reserved: {cluster: [VRRP id]}, pods: {host: addresses of pods that its kernel has}, ends: {host: of node_probe}, pairs: those of a verification
+    that are followed instead of source and target, which takes no cluster}.
     """
     if request.get("pairs"):
         return {"changed": False, "trace": of_pairs(request), "failures": [], "refused": [], "stats": {}}
-    rows = request.get("questions") or [request]
     questions = [
         ends.parse_question(
             row.get("source"), row.get("target"), row.get("port"), row.get("protocol"), row.get("family")
         )
-        for row in rows
+        for row in request.get("questions") or [request]
     ]
     hosts = _hosts(request.get("hosts"))
     number = request.get("number")
@@ -66,7 +66,9 @@ def plan(request: t.Mapping[str, t.Any]) -> Data:
     asked, unasked = _asked_clusters(request)
     clusters = Clusters(asked, seconds_of(request))
     with gc_paused():
-        place, services = _corefile_place(request), bool(request.get("away"))
+        rows = what_if.parse(request.get("what_if") or ())
+        what_if.check(rows, MeshPlan.from_json(request.get("mesh") or {}))
+        place, services = _corefile_place(request), any(row.kind != what_if.PLAN for row in rows)
         answers = clusters.read(
             "read what a trace needs", lambda name, client: read_cluster(client, questions, place, services)
         )
@@ -74,8 +76,8 @@ def plan(request: t.Mapping[str, t.Any]) -> Data:
         answers.update((name, {}) for name in unasked)
         objects = {name: parse_cluster(name, read, seats) for name, read in answers.items()}
         trace = resolved(questions, objects, hosts, number, request)
-        if request.get("planned") or request.get("away"):
-            trace = planned(trace, objects, request)
+        if rows:
+            trace = answered(trace, objects, rows, request)
     return {"changed": False, "trace": trace, "failures": clusters.failures, "refused": [], "stats": clusters.stats()}
 
 
@@ -95,12 +97,7 @@ def resolved(
     request: t.Mapping[str, t.Any],
 ) -> Data:
     """The trace of questions over the objects of clusters."""
-    settings = Settings(
-        request.get("mirror_namespace") or Settings().mirror_namespace,
-        request.get("prefixes") or {},
-        request.get("cluster_domain") or Settings().domain,
-        dns_namespace=_corefile_place(request)[0],
-    )
+    settings = Settings.of(request, _corefile_place(request)[0])
     mesh = MeshPlan.from_json(request.get("mesh") or {})
     plain = bool(mesh.clusters) and not mesh.spans_nodes
     seen = Seen(mesh)
@@ -127,39 +124,6 @@ def resolved(
         "mesh": mesh_part(mesh),
         "policies": resolver.policies,
     }
-
-
-def planned(trace: Data, objects: t.Mapping[str, Cluster], request: t.Mapping[str, t.Any]) -> Data:
-    """The same by the mesh's plan alone: nothing is sent, and ``reach`` says which nodes could not talk, with some of them away."""
-    away = [str(name) for name in request.get("away") or ()]
-    mesh = MeshPlan.from_json(request.get("mesh") or {})
-    pairs_of = Pairs(mesh, away)
-    strange = [name for name in away if name not in pairs_of.seats and name not in pairs_of.clusters]
-    if strange:
-        raise ValueRefused(
-            "name_unknown",
-            f"trace_away names {', '.join(map(quoted, strange))}, which is no host and no cluster of the mesh",
-        )
-    alone = left_alone(objects, away, Seen(mesh)) if away else []
-    found = [
-        dict(row, confidence="proven", where=", ".join(row["from"][:1]), command="")
-        for row in pairs_of.summary()["cut"]
-    ]
-    asked = [
-        (flow, row["host"]) for flow in trace["flows"] if not flow.get("about") for row in flow["target"]["backends"]
-    ]
-    ends_of = [
-        {
-            "source": flow["source"]["name"],
-            "target": flow["target"]["name"],
-            "host": host,
-            "cause": pairs_of.verdict(flow["source"]["host"], host),
-        }
-        for flow, host in asked
-        if flow["source"]["host"] in pairs_of.seats and host in pairs_of.seats
-    ]
-    reach = dict(pairs_of.summary(), alone=alone, asked=[row for row in ends_of if row["cause"]])
-    return dict(trace, flows=[], nodes=[], reach=reach, findings=[*trace["findings"], *found])
 
 
 def of_pairs(request: t.Mapping[str, t.Any]) -> Data:

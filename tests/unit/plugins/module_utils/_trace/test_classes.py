@@ -12,7 +12,6 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._trace import classes
-from ansible_collections.multicluster.network.plugins.module_utils._trace.objects import parse_cluster
 from hypothesis import given, settings, strategies as st
 
 
@@ -150,25 +149,3 @@ def test_what_if_a_node_or_a_cluster_is_away() -> None:
         classes.Pairs(MeshPlan.from_json(mesh), ["aws"]).summary()["cut"] == []
         and classes.Pairs(MeshPlan.from_json(mesh), ["aws"]).summary()["reachable"] == 2
     )
-    node = {"metadata": {"name": "n0"}, "status": {"addresses": []}}
-    pod = {
-        "metadata": {"namespace": "d", "name": "p"},
-        "spec": {"nodeName": "n0"},
-        "status": {"podIP": "10.10.0.7", "phase": "Running"},
-    }
-    services = [
-        {"metadata": {"namespace": "d", "name": name}, "spec": {"clusterIP": "10.3.0.9"}} for name in ("one", "two")
-    ]
-    ends = [
-        {
-            "metadata": {"namespace": "d", "name": name},
-            "subsets": [{"addresses": [{"ip": text} for text in texts], "ports": [{"port": 1}]}],
-        }
-        for name, texts in (("one", ["10.10.0.7"]), ("two", ["10.10.0.7", "10.10.1.7"]))
-    ]
-    cluster = parse_cluster(
-        "aws", {"nodes": [node], "pods": [pod], "services": services, "endpoints": ends}, {("aws", "n0"): "aws-0"}
-    )
-    assert [row["name"] for row in classes.left_alone({"aws": cluster}, ["aws-0"])] == ["one"]
-    assert classes.left_alone({"aws": cluster}, ["gcp"]) == []
-    assert classes.left_alone({"aws": cluster}, ["aws"]) == []  # of who is away himself nothing is said
