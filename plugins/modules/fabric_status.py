@@ -133,6 +133,16 @@ summary:
   type: dict
   returned: success
   sample: {clusters: 2, nodes: 4, tunnels: 8, tunnels_up: 8, drift: 0}
+next_failure:
+  description:
+    - What the next single failure would cost, C(pairs) of nodes with a path, and the C(node) and the C(cluster) that take most Services from other
+      clusters or else most pairs, each with C(name), C(pairs), C(services), the first 20, and C(service_count). Empty without a mesh.
+  type: dict
+  returned: success
+  sample:
+    pairs: 12
+    node: {name: aws-node-1, cluster: aws, pairs: 4, services: [gcp/sys-semaphore/aws-shop-web], service_count: 1}
+    cluster: {name: aws, cluster: aws, pairs: 12, services: [], service_count: 0}
 drift:
   description: What differs from the inventory, the first 200; the JSON has all.
   type: list

@@ -35,7 +35,25 @@ def describe(read: t.Mapping[str, t.Any]) -> Data:
         "kilo_peers": kilo_peers(read.get("peers") or ()),
         "pods": None if read.get("pods") is None else pods_outside.pods(read["pods"]),
         "all_pods": bool(read.get("all_pods")),
+        "backends": backends(read.get("endpoints") or (), read.get("slices") or ()),
     }
+
+
+def backends(endpoints: Objects, slices: Objects) -> list[tuple[str, str, list[str]]]:
+    """(namespace, name, addresses that take traffic) of Services from other clusters."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for obj in endpoints:
+        if mapping(obj, "metadata", "labels").get(MIRROR) == "true":
+            rows = found.setdefault(_key(obj, str(obj["metadata"].get("name"))), set())
+            for subset in list_of(obj.get("subsets")):
+                rows.update(str(mapping(one).get("ip")) for one in list_of(mapping(subset).get("addresses")))
+    for obj in slices:
+        labels = mapping(obj, "metadata", "labels")
+        rows = found.setdefault(_key(obj, str(labels.get(SERVICE_NAME))), set())
+        for one in list_of(obj.get("endpoints")):
+            if mapping(mapping(one).get("conditions")).get("ready") is not False:
+                rows.update(map(str, list_of(mapping(one).get("addresses"))))
+    return [(*key, sorted(found[key])) for key in sorted(found)]
 
 
 def services(given: Objects, endpoints: Objects, slices: Objects) -> list[Data]:

@@ -37,7 +37,7 @@ def build(facts: Facts) -> Data:
     said}, ``plans`` and ``capabilities`` (see evidence.judge),
     ``clusters`` {cluster: of read_cluster, or None}, ``drift`` [entry], ``refused`` [{where, object, reason,
     message}], ``failures`` [{cluster, operation, reason, message}], ``tenants`` (of apinet_info, or None), ``previous`` (an older document, or None),
-    ``limit``, ``outside`` and ``unasked`` (see verdict.scope_of).
+    ``limit``, ``outside`` and ``unasked`` (see verdict.scope_of), ``next_failure`` (of next_failure).
     """
     mesh, now, outside = MeshPlan.from_json(facts["mesh"]), float(facts["now"]), nodes_outside(facts)
     names = peer_names(mesh, facts["nodes"])
@@ -104,6 +104,7 @@ def build(facts: Facts) -> Data:
         "kilo_peers": _all(facts, "kilo_peers"),
         "tenants": _tenants(facts.get("tenants")),
         "traces": _traces(facts.get("trace") or {}),
+        "next_failure": dict(facts.get("next_failure") or {}),
         "refused": sorted(refused, key=operator.itemgetter("where", "object", "reason", "message")),
         "failures": [
             {key: cut(row.get(key)) for key in ("cluster", "operation", "reason", "message")}

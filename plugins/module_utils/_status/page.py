@@ -42,6 +42,7 @@ def render(document: Data) -> str:
         _failures(document),
         _drift(document),
         _refused(document),
+        _next_failure(document),
         _links(document),
         _nodes(document),
         _tunnels(document),
@@ -234,6 +235,29 @@ def _merged(rows: t.Iterable[Data], where: str, fields: t.Sequence[str]) -> list
         names = list(dict.fromkeys(row["places"]))
         row["places"] = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
     return list(found.values())
+
+
+def _next_failure(document: Data) -> str:
+    """The node and the cluster of which the failure would cost most."""
+    given = document.get("next_failure") or {}
+    rows = [
+        [
+            _text(f"{kind} {given[kind]['name']}", "name"),
+            _num(f"next.{kind}.pairs", given[kind]["pairs"]),
+            _num(f"next.{kind}.services", given[kind]["service_count"]),
+            _text(", ".join(given[kind]["services"]), "long"),
+        ]
+        for kind in ("node", "cluster")
+        if given.get("pairs")
+    ]
+    return _table(
+        "What the next single failure would cost",
+        "next-failure",
+        "Failure|#Pairs of nodes|#Services|Services that keep no endpoint",
+        rows,
+        len(rows),
+        note=f"Of {given.get('pairs', 0):,} pairs of nodes with a path. Services are those from other clusters.",
+    )
 
 
 def _failures(document: Data) -> str:

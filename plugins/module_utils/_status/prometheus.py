@@ -95,6 +95,7 @@ def _families(document: Facts) -> t.Iterator[tuple[str, str, str, Rows]]:
         "Whether the API server of a cluster answered.",
         [({"cluster": row["name"]}, int(row["reachable"])) for row in document["clusters"]],
     )
+    yield from _next_failure(document)
     yield (
         "multicluster_pods_outside_peers",
         "gauge",
@@ -186,6 +187,22 @@ def _families(document: Facts) -> t.Iterator[tuple[str, str, str, Rows]]:
         "What could not be read.",
         _counted(document["failures"], ("cluster", "reason")),
     )
+
+
+def _next_failure(document: Facts) -> t.Iterator[tuple[str, str, str, Rows]]:
+    """The node and the cluster of which the failure would cost most."""
+    failure = document.get("next_failure") or {}
+    found = [
+        ({"fabric": document["fabric"], "kind": kind, "name": failure[kind]["name"]}, failure[kind])
+        for kind in ("node", "cluster")
+        if kind in failure
+    ]
+    for name, about, field in (
+        ("pairs", "Pairs of nodes that the failure of this node or cluster, which costs most, would take.", "pairs"),
+        ("services", "Services from other clusters that would keep no endpoint then.", "service_count"),
+    ):
+        rows = [(labels, row[field]) for labels, row in found]
+        yield f"multicluster_next_failure_{name}", "gauge", about, rows
 
 
 def _service(row: Facts) -> dict[str, t.Any]:

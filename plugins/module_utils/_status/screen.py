@@ -15,6 +15,7 @@ Data = t.Mapping[str, t.Any]
 
 #: So many reasons are shown; the JSON has all of them.
 REASONS = 20
+_FAILURE_HEADS = ("NEXT FAILURE", "PAIRS", "SERVICES", "WITHOUT ENDPOINT")
 _HEADS = ("CLUSTER", "NODES", "POD RANGES", "TUNNELS", "SERVICES", "ADDRESSES", "OLDEST KEY", "VERDICT")
 
 
@@ -32,6 +33,7 @@ def lines(document: Data, files: t.Mapping[str, str]) -> list[str]:
     texts += [scope_line(document["scope"])] if document["scope"]["limit"] else []
     texts += table([_HEADS, *rows[:ROWS]]).splitlines() if rows else []
     texts += [f"{len(rows) - ROWS:,} more clusters"] if len(rows) > ROWS else []
+    texts += _next_failure(document.get("next_failure") or {})
     texts += _rotations(document)
     earlier = trend.blocks(document["history"])
     texts += [f"tunnels up at the latest {len(earlier)} changes: {earlier}"] if earlier else []
@@ -40,6 +42,22 @@ def lines(document: Data, files: t.Mapping[str, str]) -> list[str]:
     where = files.get("page") or files.get("document")
     texts += [f"the rest: {where}"] if where else []
     return texts if given["value"] == PROVEN else [*texts, "next: fix what is named, and run status again"]
+
+
+def _next_failure(given: Data) -> list[str]:
+    """What the next single failure would cost: the node and the cluster that take most."""
+    if not given.get("pairs"):
+        return []
+    rows = [
+        (
+            f"{kind} {given[kind]['name']}",
+            f"{given[kind]['pairs']:,} of {given['pairs']:,}",
+            str(given[kind]["service_count"]) if given[kind]["service_count"] else "-",
+            ", ".join(given[kind]["services"][:2]) + (", ..." if given[kind]["service_count"] > 2 else ""),
+        )
+        for kind in ("node", "cluster")
+    ]
+    return table([_FAILURE_HEADS, *rows]).splitlines()
 
 
 def _rotations(document: Data) -> list[str]:

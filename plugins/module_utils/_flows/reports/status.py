@@ -24,6 +24,7 @@ from ..._services.network_sets.targets import TARGETS
 from ..._status import drift as drifts, page, prometheus, screen
 from ..._status.cluster import describe
 from ..._status.model import build, peer_names
+from ..._trace.next_failure import next_failure
 from ..._values.gc_pause import gc_paused
 from ..._values.packed import unpack
 from ..._values.refused import ValueRefused
@@ -88,6 +89,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
         "parts": document["verdict"]["parts"],
         "scope": document["scope"],
         "summary": document["summary"],
+        "next_failure": document["next_failure"],
         "drift": document["drift"][:SHOWN],
         "since_last_run": {
             "previous": document["since_last_run"]["previous"],
@@ -149,6 +151,11 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
             "refused": _refused(mesh, node_plans, plans)
             + _denied({name: read["denied"] for name, (read, dummy) in answers.items()}),
             "failures": _failures(clusters, mesh, plans),
+            "next_failure": next_failure(
+                mesh,
+                {name: row["backends"] for name, row in described.items() if row},
+                sorted(host for host in request.get("silent") or {} if nodes.get(host) is None),
+            ),
             "tenants": plans.get("tenants"),
             "previous": _previous(request.get("document")),
         }
