@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import pathlib
+import time
 import typing as t
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
-from ansible_collections.multicluster.network.plugins.module_utils._trace import stages
+from ansible_collections.multicluster.network.plugins.module_utils._status.model import moment
+from ansible_collections.multicluster.network.plugins.module_utils._trace import losses, stages
 from ansible_collections.multicluster.network.plugins.module_utils._trace.changes import Changes, judged
 from ansible_collections.multicluster.network.plugins.module_utils._trace.risks import Risks
 from ansible_collections.multicluster.network.plugins.module_utils._values.gc_pause import gc_paused
@@ -36,6 +38,7 @@ class _Changes(ActionBase):
                 "max_lost_pairs": {"type": "int", "default": 0},
                 "confirm_lost": {"type": "list", "elements": "str", "default": []},
                 "plan_file": {"type": "path"},
+                "page": {"type": "path"},
             }
         )
         hostvars = run_vars(self, variables)
@@ -58,9 +61,14 @@ class _Changes(ActionBase):
             )
             classes = changes.classes()
             gaps = stages.gaps(changes)
+            fabric = changes.fabric() if options["page"] else {}
         reach = judged(classes, unread, options["max_lost_pairs"], options["confirm_lost"])
         reach.update(stages=gaps)
         _keep(options["plan_file"], reach)
+        if options["page"]:
+            name = str(self._templar.template(variables.get("multicluster_fabric") or "default"))
+            text = losses.page("What this run would lose", name, moment(time.time()), dict(reach, fabric=fabric))
+            write_state(options["page"], FileState("file", 0o644, text.encode("utf-8")))
         result.update(changed=False, reachability=reach)
         if judges and reach["stops"]:
             return dict(result, failed=True, msg=reach["message"])

@@ -81,6 +81,8 @@ WARNINGS = 30
 #: The hosts of a play that another play has left nothing to do.
 NO_HOSTS = ["!all"]
 #: What the first character of a line of a diff says; the display leaves colours out where there are none.
+#: Of lines that say what a change does to pairs of nodes, Services and addresses.
+_LOSS_COLORS = {"lost": C.COLOR_ERROR, "risked": C.COLOR_CHANGED, "gained": C.COLOR_OK}
 _DIFF_COLORS = {"+": C.COLOR_DIFF_ADD, "-": C.COLOR_DIFF_REMOVE, "@": C.COLOR_DIFF_LINES}
 
 
@@ -239,7 +241,7 @@ class CallbackModule(CallbackBase):
         if self._step is not None and not digest_text.is_housekeeping(task.action):
             self._step.worked = True
             self._step.reported = digest_text.topology(data) or self._step.reported
-        if task.action in C._ACTION_DEBUG or task.action == _SHOWS:
+        if task.action in C._ACTION_DEBUG or (task.action in _SHOWS and "msg" in data):
             self._debug(data)
         for line in digest_text.detail_lines(host, data):
             self._detail("  " + line)
@@ -414,15 +416,15 @@ class CallbackModule(CallbackBase):
         lines = lines if self._display.verbosity > 0 else self._said.news(lines)
         shown, left_out = (lines, 0) if self._display.verbosity > 0 else digest_text.without_tables(lines)
         for line in shown:
-            self._say("  " + line)
+            self._say("  " + line, _LOSS_COLORS.get(digest_text.loss(line)))
         self._reported.update(digest_text.one_line(line) for line in shown)
         self._limited = self._limited or any(digest_text.LIMITED in line for line in lines)
         if left_out:
             self._say(f"  ({left_out} lines of tables in which nothing is wrong: -v shows them)", C.COLOR_VERBOSE)
 
 
-#: Prints what the run keeps, as a debug task would.
-_SHOWS = "multicluster.network.run_show"
+#: Print what the run keeps, as a debug task would.
+_SHOWS = ("multicluster.network.run_show", "multicluster.network.mesh_changes")
 
 
 def _name(task: t.Any) -> str:

@@ -37,6 +37,9 @@ options:
   plan_file:
     description: File on the controller with the plan as JSON, which receives all classes as C(reachability).
     type: path
+  page:
+    description: File on the controller that receives the drawing of the fabric as a page of HTML, with what would be lost in red.
+    type: path
 extends_documentation_fragment:
   - multicluster.network._attributes.internal
   - multicluster.network._attributes.reads

@@ -55,6 +55,11 @@ _WRONG = re.compile(
     r"fail|broken|not proven|refused|unreachable|lost|missing|error|unknown|none\b|never", re.IGNORECASE | re.ASCII
 )
 _HEADER = re.compile(r"^[A-Z][A-Z_]{2,}( [a-z]+)*(  |$)")
+_LOST = re.compile(
+    r"lost [\d,]+ pairs? |a run stops before its first write|Service \S+ keeps no endpoint|address \S+ of \S+ (has no node|is announced by none)",
+    re.ASCII,
+)
+_RISKED = re.compile(r"(risked|still broken|moved) [\d,]+ pairs? |not proven: |address \S+ of \S+ moves ", re.ASCII)
 _ACTIONS = (("create", "created"), ("update", "changed"), ("delete", "removed"))
 #: The same in check mode, which writes nothing.
 _WOULD = {"created": "would create", "changed": "would change", "removed": "would remove"}
@@ -89,6 +94,15 @@ def one_line(value: t.Any) -> str:
     text = " ".join(str(value).split())
     text = "".join(char if char.isprintable() else "?" for char in text)
     return text if len(text) <= LONGEST else text[: LONGEST - 4] + " ..."
+
+
+def loss(line: str) -> str:
+    """``lost``, ``risked`` or ``gained`` for a line of a comparison of paths, as module_utils/_trace/changes.py and answers.py write them; else empty."""
+    if _LOST.match(line):
+        return "lost"
+    if _RISKED.match(line):
+        return "risked"
+    return "gained" if line.startswith("gained ") else ""
 
 
 def is_housekeeping(action: str) -> bool:

@@ -19,6 +19,8 @@ import sys
 #: Seconds of a plan at 1,000 and at 5,000 nodes, MiB, and how much more than linear growth there may be.
 LIMITS, MEMORY, GROWTH = {1000: 5.0, 5000: 60.0}, 2048, 1.2
 #: Parts that a node or a slice computes, at 1,000 nodes.
+#: A plan with the comparison of all nodes before and after, compared with the plan.
+COMPARED = 1.3
 SMALL = {"node": 0.1, "kubespan node": 0.1}
 #: Parts of one size: 20 nodes in each of the ten clusters, with 110 pods each at addresses anywhere in their cluster's range. Nodes and seconds.
 FIXED = {"ranges of pods": (200, 5.0)}
@@ -145,7 +147,7 @@ access = [{{"name": name, "api_url": "https://192.0.2.%d" % (1 + number), "token
           for number, name in enumerate(names)]
 asks = {{"fabric": "f", "clusters": access, "definition": {{"clusters": given, "nodes": hosts}}, "timeout": 600.0}}
 base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-spent = []
+spent, ratio = [], 0
 
 
 def timed(function, *arguments, **more):
@@ -166,6 +168,30 @@ PARTS = {
 found = timed(load("_flows.mesh.mesh_plan").run, asks)
 assert len(found["mesh"]["nodes"]) == count and not found["refused"] and not found["failures"], (found["refused"][:3], found["failures"][:2])
 assert len(found["mesh"]["clusters"]["c0"]["remotes"]["c1"]["peers"]) == each
+""",
+    "comparison": """
+MeshPlan, risks, changes = load("_plan.mesh_plan").MeshPlan, load("_trace.risks"), load("_trace.changes")
+first = timed(load("_flows.mesh.mesh_plan").run, asks)
+rows = {name: first["mesh"]["clusters"][name]["remotes"]["c%d" % ((number + 1) % clusters)]["peers"][0] for number, name in enumerate(names)}
+paths = {}
+for host, row in first["mesh"]["nodes"].items():  # every node of a cluster would give one peer another endpoint
+    peer = rows[row["cluster"]]
+    after = {"endpoint": peer["endpoint"], "allowed_ips": peer["allowed_ips"]}
+    device = "wireguard.c%d" % ((int(row["cluster"][1:]) + 1) % clusters)
+    change = {"action": "update", "device": device, "key": peer["public_key"], "before": dict(after, endpoint="192.0.2.1:1"), "after": after}
+    paths[host] = {"links": {}, "peers": [change], "routes": []}
+
+
+def both():
+    found = load("_flows.mesh.mesh_plan").run(asks)
+    mesh = MeshPlan.from_json(found["mesh"])
+    judge = risks.asked_hosts(mesh), risks.Risks.of(mesh)
+    return changes.judged(changes.Changes(mesh, paths, (), judge[1]).classes(), (), 0, ())
+
+
+found = timed(both)
+assert found["moved"] == clusters * each and not found["lost"], {name: found[name] for name in ("lost", "moved", "gained", "still_broken")}
+ratio = spent[-1] / spent[-2]
 """,
     "ranges of pods": """
 import random
@@ -242,7 +268,7 @@ good(result, count)
 """,
 }
 END = """
-print(json.dumps({"seconds": spent[-1], "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "world": base / 1024}))
+print(json.dumps({"seconds": spent[-1], "ratio": ratio, "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "world": base / 1024}))
 """
 
 
@@ -279,6 +305,11 @@ def main():
                 ),
                 flush=True,
             )
+            ratio = min(row["ratio"] for row in rounds)
+            if ratio:
+                print(f"  {ratio:.2f} x the plan alone (limit {COMPARED:g} x)", flush=True)
+            if ratio > COMPARED:
+                wrong.append(f"{part} compared with the plan at {count} nodes")
             if limit is not None and seconds > limit:
                 wrong.append(f"{part} at {count} nodes")
             if memory > MEMORY:

@@ -66,6 +66,7 @@ COMPOSED: dict[tuple[str, str], str] = {
     ("mesh_changes", "max_lost_pairs"): "its message names the variable of the role",
     ("mesh_changes", "confirm_lost"): "its message names the variable of the role",
     ("mesh_changes", "plan_file"): "no message is about it",
+    ("mesh_changes", "page"): "no message is about it",
     ("run_round", "rounds"): "one round where nothing is to be carried on",
     ("node_probe", "for_ends"): "questions, or the one question of two variables",
     ("apinet_allocate", "clusters"): "chosen by the name of one of them",

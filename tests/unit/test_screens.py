@@ -84,3 +84,24 @@ def test_one_cause_of_three_hosts_is_said_once(columns, tmp_path):
     words = " ".join(screen.text.split())
     assert words.count("no way to ?[31mthe server?[2J at all") == 1 and words.count("too few rows") == 1, screen.text
     assert "the same as" in words and any(COMMAND in line for line in screen.lines), "copied in one piece"
+
+
+def test_what_would_be_lost_is_red_and_what_may_be_is_yellow(tmp_path):
+    lines = {
+        "lost 4 pairs [outside_grant/aws/gcp], a to b by wireguard.gcp": "31",
+        "Service gcp/shop/web keeps no endpoint": "31",
+        "address 203.0.113.7 of gcp/shop/web has no node that could have it": "31",
+        "a run stops before its first write, see mesh_max_lost_pairs": "31",
+        "risked 1 pair [key_changed/aws/gcp], a to b": "33",
+        "not proven: a could not be compared": "33",
+        "address 203.0.113.7 of gcp/shop/web moves from a to b": "33",
+        "gained 2 pairs [gained/aws/gcp], a to b": "32",
+        "what if: a is away": None,
+    }
+    screen = play(tmp_path, 120, [{"name": "Show", DEBUG: {"msg": list(lines)}, "run_once": True}])
+    found = {}
+    for row in screen.raw.replace("\r", "").split("\n"):
+        for line in lines:
+            if line in row:
+                found[line] = next((one for one in ("31", "32", "33") if f";{one}m" in row or f"[{one}m" in row), None)
+    assert found == lines, screen.raw[-3000:]

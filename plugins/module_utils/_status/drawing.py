@@ -53,7 +53,8 @@ def link_grade(link: Data) -> str:
 
 
 def draw(document: Data, tall: bool = False) -> str:
-    """One SVG. tall: for narrow screens, clusters below each other."""
+    """One SVG. tall: for narrow screens, clusters below each other. ``label`` of the document, ``title`` of a node and ``text`` of a link, where there are
+    any, replace what is drawn of tunnels."""
     clusters = document["clusters"]
     if not clusters:
         return ""
@@ -70,7 +71,7 @@ def draw(document: Data, tall: bool = False) -> str:
             _cluster(row, members[row["name"]], where[row["name"]], radius, inside.get(row["name"]), len(clusters))
         )
     parts += [_tag(link, where, radius, tall) for link in links]
-    label = "{0} clusters, {1} nodes, {2} of {3} tunnels up".format(
+    label = document.get("label") or "{0} clusters, {1} nodes, {2} of {3} tunnels up".format(
         len(clusters), len(document["nodes"]), document["summary"]["tunnels_up"], document["summary"]["tunnels"]
     )
     return '<svg class="{0}" viewBox="0 0 {1:.0f} {2:.0f}" role="img" aria-label="{3}">{4}</svg>'.format(
@@ -102,6 +103,8 @@ def _layout(count: int, tall: bool) -> tuple[float, float, float, list[Point]]:
 
 
 def _words(link: Data) -> str:
+    if "text" in link:
+        return str(link["text"])
     unknown = f", {link['unknown']:,} unknown" if link["unknown"] else ""
     return f"{link['up']:,} of {link['tunnels']:,} up{unknown}"
 
@@ -185,11 +188,15 @@ def _cluster(
         parts += _dots(members, x, y, radius)
     below = f"{row['hosts']:,} nodes" if row["reachable"] else "API server silent"
     if inside:
-        below += f", {inside['up']:,} of {inside['tunnels']:,} inside"
+        below += f", {inside['text'] if 'text' in inside else _inside(inside)} inside"
     size = "" if count < 7 else " small"
     parts.append(f'<text class="name{size}" x="{x:.1f}" y="{y + radius + 22:.1f}">{escape(name)}</text>')
     parts.append(f'<text class="under{size}" x="{x:.1f}" y="{y + radius + 39:.1f}">{escape(below)}</text>')
     return f"<g><title>{escape('cluster ' + row['name'])}</title>{''.join(parts)}</g>"
+
+
+def _inside(link: Data) -> str:
+    return f"{link['up']:,} of {link['tunnels']:,}"
 
 
 def _named(node: Data, x: float, y: float, radius: float, index: int, count: int) -> str:
@@ -219,6 +226,8 @@ def _dots(members: t.Sequence[Data], x: float, y: float, radius: float) -> list[
 
 
 def _title(node: Data) -> str:
+    if "title" in node:
+        return str(node["title"])
     if not node["asked"]:
         return f"{node['host']}: {node['verdict']} ({node['why']})"
     if not node["answered"]:

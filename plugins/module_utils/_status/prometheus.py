@@ -198,11 +198,19 @@ def _next_failure(document: Facts) -> t.Iterator[tuple[str, str, str, Rows]]:
         if kind in failure
     ]
     for name, about, field in (
-        ("pairs", "Pairs of nodes that the failure of this node or cluster, which costs most, would take.", "pairs"),
-        ("services", "Services from other clusters that would keep no endpoint then.", "service_count"),
+        (
+            "multicluster_next_failure_pairs",
+            "Pairs of nodes that the failure of this node or cluster, which costs most, would take.",
+            "pairs",
+        ),
+        (
+            "multicluster_next_failure_services",
+            "Services from other clusters that would keep no endpoint then.",
+            "service_count",
+        ),
     ):
         rows = [(labels, row[field]) for labels, row in found]
-        yield f"multicluster_next_failure_{name}", "gauge", about, rows
+        yield name, "gauge", about, rows
 
 
 def _service(row: Facts) -> dict[str, t.Any]:

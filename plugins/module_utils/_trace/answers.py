@@ -75,6 +75,7 @@ def answered(
         asked=[row for row in ends_of if row["cause"]],
         hypotheses=[row.text() for row in rows],
         changes=classes,
+        fabric=found.fabric() if plain else {},
         **{
             kind.replace(" ", "_"): sum(row["pairs"] for row in classes if row["kind"] == kind)
             for kind in KINDS

@@ -12,7 +12,7 @@ import json
 import typing as t
 
 from .._plan.mesh_plan import MeshPlan
-from . import causes
+from . import causes, losses
 from .classes import UNREAD, Pairs, Range, Seat, ranges
 from .path_rows import PathRows, covered
 from .risks import KEY_CHANGED, MTU_RAISED, Risks
@@ -115,6 +115,21 @@ class Changes:
         row = self._rows[host].links.get(self.device(self.pairs.seats[host].cluster, remote)) or {}
         before, after = row.get("before"), row.get("after")
         return (before, after) if before and after else ({}, {})
+
+    def fabric(self) -> Data:
+        """What each node and each pair of clusters would lose, of losses.losses."""
+        groups, ways = self._groups()
+        seats = self.pairs.seats
+
+        def state(one: str, two: str) -> tuple[str, str]:
+            there, back = ways(one, two), ways(two, one)
+            apart = self.pairs.whole or seats[one].cluster != seats[two].cluster
+            if not apart or not (there.before and back.before):
+                return "", ""
+            kind, cause, _back = _judge(there, back)
+            return kind if kind in STOPPING else losses.KEPT, cause
+
+        return losses.losses(seats, [hosts for _key, hosts in groups], state)
 
     def _compared(self) -> bool:
         """Whether anything differs: else all that is broken was broken, and every run would say it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.mesh_plan import MeshPlan
+from . import losses
 from .changes import BROKEN, GAINED, KINDS, LOST, MOVED
 from .classes import UNREAD, Pairs
 from .risks import KEY_CHANGED
@@ -56,6 +57,17 @@ class Consequences:
                 if kind:
                     self._add(found, kind, cause, (one, two), number)
         return sorted(found.values(), key=lambda row: (KINDS.index(row["kind"]), -row["pairs"], row["class"]))
+
+    def fabric(self) -> Data:
+        """What each node and each pair of clusters would lose, of losses.losses."""
+
+        def state(one: str, two: str) -> tuple[str, str]:
+            if not self._apart(one, two) or self.before.verdict(one, two):
+                return "", ""
+            cause = self.cause(one, two)
+            return ("", "") if cause == UNREAD else (losses.LOST if cause else losses.KEPT, cause)
+
+        return losses.losses(self.after.seats, list(self._groups().values()), state)
 
     def _groups(self) -> dict[t.Any, list[str]]:
         groups: dict[t.Any, list[str]] = {}
@@ -121,7 +133,7 @@ class Consequences:
 def _moved(before: MeshPlan, after: MeshPlan) -> set[tuple[str, str]]:
     """(cluster that looks, host) of peers with another key, endpoint or other ranges."""
     hosts = {(node.cluster, node.node_name): host for host, node in before.nodes.items()}
-    found = set()
+    found: set[tuple[str, str]] = set()
     for cluster in before.clusters:
         one, two = _peers(before, cluster), _peers(after, cluster)
         found.update((cluster, hosts[seat]) for seat in one if seat in hosts and seat in two and one[seat] != two[seat])

@@ -18,13 +18,13 @@ Backends = t.Iterable[tuple[str, str, t.Sequence[str]]]
 NAMED = 20
 
 
-def next_failure(mesh: MeshPlan, services: t.Mapping[str, Backends], silent: t.Collection[str] = ()) -> Data:
+def next_failure(mesh: MeshPlan, services: t.Mapping[str, Backends], unreachable: t.Collection[str] = ()) -> Data:
     """{pairs, node, cluster}: all pairs, and what costs most; empty where there is no mesh.
 
     node, cluster: {name, cluster, pairs, services: [cluster/namespace/name], service_count}. The one that takes most Services, then most pairs.
-    services: by cluster, those that come from other clusters. silent: hosts that do not answer, which take nothing any more.
+    services: by cluster, those that come from other clusters. unreachable: hosts that do not answer, which take nothing any more.
     """
-    pairs = Pairs(mesh, silent)
+    pairs = Pairs(mesh, unreachable)
     if not pairs.seats:
         return {}
     of_hosts, of_clusters, total = _pairs(pairs)

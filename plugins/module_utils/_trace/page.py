@@ -12,6 +12,7 @@ import typing as t
 from .._status.drawing import BAD, FAIR, GOOD, escape
 from .._status.parts import Cell, moment, pill, table, text_cell, whole
 from .._status.ways import GRADES, STYLE, pictures
+from . import losses
 
 Data = t.Mapping[str, t.Any]
 #: Rows of the table of hops; the JSON has all.
@@ -27,6 +28,11 @@ def render(document: Data) -> str:
     hops: [{flow, direction, where, what, expected, observed, verdict, command, source}]}.
     """
     trace = document.get("trace") or {}
+    reach = trace.get("reach") or {}
+    if reach.get("fabric"):
+        return losses.page(
+            "What if", str(document["fabric"]), str(document["generated"]), dict(reach, classes=reach["changes"])
+        )
     flows = {str(flow["id"]): flow for flow in trace.get("flows") or ()}
     title = "Trace from {0} to {1}".format(*ends(list(flows.values()))) if flows else "Trace"
     under = f"fabric {escape(document['fabric'])}, as of {moment(str(document['generated']))}"

@@ -141,7 +141,7 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
             "trace": request.get("trace") or {},
             "node_plans": node_plans,
             "plans": plans,
-            "silent": request.get("silent") or {},
+            "silent": _unreachable(request),
             "capabilities": request.get("capabilities") or (),
             "limit": request.get("limit") or "",
             "outside": request.get("outside") or (),
@@ -154,12 +154,17 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
             "next_failure": next_failure(
                 mesh,
                 {name: row["backends"] for name, row in described.items() if row},
-                sorted(host for host in request.get("silent") or {} if nodes.get(host) is None),
+                [host for host in _unreachable(request) if nodes.get(host) is None],
             ),
             "tenants": plans.get("tenants"),
             "previous": _previous(request.get("document")),
         }
     )
+
+
+def _unreachable(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """{host: what its connection reported} of hosts that were not read."""
+    return dict(request.get("silent") or {})
 
 
 def _previous(path: str | None) -> t.Any:

@@ -27,14 +27,14 @@ def test_the_worst_failure_takes_as_many_pairs_as_one_by_one(seed: int) -> None:
     chance = random.Random(seed)
     whole = fabric({"aws": chance.randint(1, 4), "gcp": chance.randint(1, 4), "azr": chance.randint(0, 3)})
     mesh = MeshPlan.from_json(spoiled(whole, chance))
-    silent = [host for host in mesh.nodes if chance.random() < 0.1]
-    pairs = classes.Pairs(mesh, silent)
+    unreachable = [host for host in mesh.nodes if chance.random() < 0.1]
+    pairs = classes.Pairs(mesh, unreachable)
     up = [
         (one, two)
         for one, two in itertools.combinations(sorted(pairs.seats), 2)
         if pairs.seats[one].cluster != pairs.seats[two].cluster and not pairs.verdict(one, two)
     ]
-    found = next_failure(mesh, {}, silent)
+    found = next_failure(mesh, {}, unreachable)
     assert found["pairs"] == len(up)
     counts = [sum(host in pair for pair in up) for host in pairs.seats]
     assert found["node"]["pairs"] == max(counts)
@@ -64,7 +64,7 @@ def test_the_node_with_the_last_endpoint_comes_first() -> None:
     assert (found["cluster"]["name"], found["cluster"]["service_count"]) == ("aws", 2)
     assert next_failure(mesh, SERVICES)["node"]["services"] in (["gcp/s/one"], ["gcp/s/own"])
     assert next_failure(mesh, {})["node"]["service_count"] == 0
-    # where the node that has the other endpoint is silent already, the next failure takes the last one
+    # where the node that has the other endpoint is unreachable already, the next failure takes the last one
     assert next_failure(mesh, SERVICES, ["aws-0"])["node"]["services"] == ["gcp/s/one", "gcp/s/spread"]
     assert next_failure(MeshPlan.from_json({}), SERVICES) == {}
 
