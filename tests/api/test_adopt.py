@@ -65,7 +65,7 @@ POOL = "metallb.universe.tf/address-pool"
 WORKLOAD = "/apis/apps/v1/namespaces/kube-system/deployments/" + CONTROLLER
 BINDING = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/" + CONTROLLER
 HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-BACK = ("release", "kilo.teardown", "load_balancers", "ccm.control_plane_address", "ccm.nodes")
+BACK = ("semaphore.release", "kilo.teardown", "load_balancers", "ccm.control_plane_address", "ccm.nodes")
 RELEASED = (
     "-e",
     "clustermesh_release=true",

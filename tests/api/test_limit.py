@@ -39,7 +39,7 @@ KINDS = (
 #: They have no fabric to be limited to: AWX's own objects, and a host that keeps a fabric.
 ELSEWHERE = {"awx.load", "awx.survey", "reconciler"}
 #: They take away or give up what the others made.
-ENDS = ("release", "leave", "teardown", "kilo.teardown", "tenant.teardown")
+ENDS = ("semaphore.release", "leave", "teardown", "kilo.teardown", "tenant.teardown")
 READS = {
     "validate",
     "verify",

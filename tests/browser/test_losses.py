@@ -17,9 +17,12 @@ from chromium import Chromium
 SIZES = {"two": {"aws": 2, "gcp": 2}, "five-hundred": {"aws": 200, "gcp": 150, "azure": 100, "metal": 50}}
 WINDOWS = {"desktop": (1280, 900), "phone": (390, 844)}
 #: Computed colours of everything that the drawing has, of the SVG that is shown.
-COLOURS = """JSON.stringify(Object.fromEntries([["dots", ".dot", "fill"], ["lines", ".link path", "stroke"]].map(([name, what, style]) => [name,
-  [...document.querySelectorAll("svg")].filter(svg => getComputedStyle(svg).display !== "none").flatMap(svg =>
-    [...svg.querySelectorAll(what)].map(one => [(one.querySelector("title") || one.closest("g").querySelector("title")).textContent, getComputedStyle(one)[style]]))])))"""
+COLOURS = """(() => {
+  const title = one => (one.querySelector("title") || one.closest("g").querySelector("title")).textContent;
+  const shown = [...document.querySelectorAll("svg")].filter(svg => getComputedStyle(svg).display !== "none");
+  const all = (what, style) => shown.flatMap(svg => [...svg.querySelectorAll(what)].map(one => [title(one), getComputedStyle(one)[style]]));
+  return JSON.stringify({dots: all(".dot", "fill"), lines: all(".link path", "stroke")});
+})()"""
 
 
 def mesh(sizes):

@@ -126,7 +126,7 @@ def lab_says(fabric, body):
 def test_released_and_no_echo_is_lost(fabric):
     before, announced = fabric.wire(), fabric.announced()
     with fabric.echoes() as results:
-        fabric.play("release").ok()
+        fabric.play("semaphore.release").ok()
     assert results and [row for row in results if row[2]] == []
     now = fabric.wire()
     for node, (devices, mtu, queue, dummy, up, routes) in before.items():

@@ -143,7 +143,7 @@ def test_a_second_run_writes_nothing(fabric):
 
 def test_given_back_as_it_was(fabric):
     before, announced = fabric.wire(), fabric.announced()
-    fabric.play("release").ok()
+    fabric.play("semaphore.release").ok()
     same_wire(before, fabric.wire())
     assert fabric.announced() == announced and not any(US in names for names in fabric.on_record().values())
     assert all(rows[3] is None and "proto 109" not in rows[5] for rows in fabric.wire().values())

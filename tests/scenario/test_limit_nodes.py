@@ -32,7 +32,7 @@ ON = {
 COREFILE = ".:53 {\n    forward . /etc/resolv.conf\n    reload\n}\n"
 #: They have no fabric: AWX's own objects, and a host that keeps a fabric.
 ELSEWHERE = {"reconciler"}
-LAST, ENDS = ["adopt", "site"], ["release", "leave", "teardown", "kilo.teardown", "tenant.teardown"]
+LAST, ENDS = ["adopt", "site"], ["semaphore.release", "leave", "teardown", "kilo.teardown", "tenant.teardown"]
 OTHERS = sorted(
     {
         ".".join(path.relative_to(PLAYBOOKS).with_suffix("").parts)

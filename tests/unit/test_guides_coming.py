@@ -51,4 +51,4 @@ def test_what_can_be_taken_over_in_place_has_a_way_back():
     for page, text in PAGES.items():
         if page == "guide_from_kubespan":
             continue
-        assert "The way back" in sections(text) or "The way back is the playbook ``release``" in text, page
+        assert "The way back" in sections(text) or "The way back is the playbook ``semaphore.release``" in text, page

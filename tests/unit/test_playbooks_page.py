@@ -41,6 +41,11 @@ def test_site_reads_what_its_parts_read(generator):
     assert "awx_load_url" in generator.variables("awx.load") and "awx_load_url" not in generator.variables("site")
 
 
+def test_the_top_has_at_most_twenty_playbooks(generator):
+    """People's ones; the others are in folders."""
+    assert len(list(generator.BOOKS.glob("*.yml"))) <= 20
+
+
 def test_no_folder_has_the_name_of_a_playbook(generator):
     """Ansible takes the folder for the playbook then, and runs neither."""
     names = generator.playbooks()

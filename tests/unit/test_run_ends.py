@@ -105,7 +105,7 @@ ON_NODES = {
     "plays/verify.yml": ["Prove the mesh on every node"],
     "plays/announce.yml": ["Announce addresses of Services"],
     "plays/mesh_away.yml": ["Remove peers, routes, devices, files and the boot unit"],
-    "release.yml": ["Leave devices, keys and routes as they are"],
+    "semaphore/release.yml": ["Leave devices, keys and routes as they are"],
 }
 
 
