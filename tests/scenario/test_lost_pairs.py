@@ -104,10 +104,14 @@ def test_a_mistake_stops_the_run_before_its_first_write(fabric, change):
 
 
 def test_check_mode_shows_what_would_be_lost_and_the_plan_file_has_it(fabric, tmp_path):
-    plan = tmp_path / "plan.json"
+    plan, page = tmp_path / "plan.json", tmp_path / "lost.html"
     run = fabric.play(
-        "mesh", "--check", inventory=changed(fabric, narrowed_grant), variables={"mesh_plan_file": str(plan)}
+        "mesh",
+        "--check",
+        inventory=changed(fabric, narrowed_grant),
+        variables={"mesh_plan_file": str(plan), "mesh_changes_page": str(page)},
     ).ok()
+    assert "gcp-node-2: 3 of 3 pairs would be lost" in page.read_text("utf-8")
     assert shown(run)[0].startswith("lost 2 pairs [outside_grant/"), run.out[-5000:]
     found = json.loads(plan.read_text())["reachability"]
     assert found["lost"] == 4 and found["stops"], found
