@@ -111,7 +111,7 @@ def test_check_mode_shows_what_would_be_lost_and_the_plan_file_has_it(fabric, tm
         inventory=changed(fabric, narrowed_grant),
         variables={"mesh_plan_file": str(plan), "mesh_changes_page": str(page)},
     ).ok()
-    assert "gcp-node-2: 3 of 3 pairs would be lost" in page.read_text("utf-8")
+    assert "gcp-node-2: 4 of 4 pairs would be lost" in page.read_text("utf-8")
     assert shown(run)[0].startswith("lost 2 pairs [outside_grant/"), run.out[-5000:]
     found = json.loads(plan.read_text())["reachability"]
     assert found["lost"] == 4 and found["stops"], found
