@@ -59,7 +59,10 @@ _LOST = re.compile(
     r"lost [\d,]+ pairs? |a run stops before its first write|Service \S+ keeps no endpoint|address \S+ of \S+ (has no node|is announced by none)",
     re.ASCII,
 )
-_RISKED = re.compile(r"(risked|still broken|moved) [\d,]+ pairs? |not proven: |address \S+ of \S+ moves ", re.ASCII)
+_RISKED = re.compile(
+    r"(risked|still broken|moved|without a path for a while) [\d,]+ pairs? |not proven: |address \S+ of \S+ moves ",
+    re.ASCII,
+)
 _ACTIONS = (("create", "created"), ("update", "changed"), ("delete", "removed"))
 #: The same in check mode, which writes nothing.
 _WOULD = {"created": "would create", "changed": "would change", "removed": "would remove"}

@@ -160,7 +160,11 @@ class Changes:
             return _Way(True, True, "", "", "")
         cause = self.pairs.found.get((here.cluster, target), "")
         device, rows = self.device(here.cluster, there.cluster), self._rows[source]
-        change, planned = rows.of(device), self._routes(here.cluster, there.cluster)
+        change = rows.of(device)
+        if not change.any and not rows.kept:
+            stays = not cause or cause in _OPEN
+            return _Way(stays, stays, cause, "", self._risk(here.cluster, target, device, rows))
+        planned = self._routes(here.cluster, there.cluster)
         kept = ("kubespan" if self.pairs.whole else there.cluster) in rows.kept
         gone = any(change.removes(pod) for pod in there.pods)
         after = not cause or (cause in _OPEN and not gone)
@@ -176,10 +180,12 @@ class Changes:
                 and (self.pairs.whole or change.routed(pod, planned))
                 for pod in there.pods
             )
-        risk = self.risks.of_pair(here.cluster, target, device in rows.new_keys())
-        if not risk and (here.cluster, device) in self._raised:
-            risk = MTU_RAISED
+        risk = self._risk(here.cluster, target, device, rows)
         return _Way(before, after, cause, change.moved(there.pods) if before and after else "", risk)
+
+    def _risk(self, local: str, target: str, device: str, rows: PathRows) -> str:
+        risk = self.risks.of_pair(local, target, device in rows.new_keys())
+        return MTU_RAISED if not risk and (local, device) in self._raised else risk
 
     def _routes(self, local: str, remote: str) -> tuple[Range, ...]:
         """The plan's routes to a cluster."""

@@ -9,6 +9,7 @@ thousand nodes are a thousand decisions for each cluster, and a pair is answered
 from __future__ import annotations
 
 import bisect
+import functools
 import typing as t
 
 from .._mesh.kubespan.peers import Mesh as KubeSpanMesh
@@ -46,13 +47,17 @@ class Seat(t.NamedTuple):
 
 def ranges(texts: t.Any) -> tuple[Range, ...]:
     """Networks in CIDR form; what is none is left out."""
-    found = []
-    for text in texts if isinstance(texts, (list, tuple)) else ():
-        try:
-            found.append(span_of(text))
-        except ValueRefused:
-            continue
-    return tuple(found)
+    found = (_range(text) for text in (texts if isinstance(texts, (list, tuple)) else ()) if isinstance(text, str))
+    return tuple(one for one in found if one is not None)
+
+
+@functools.lru_cache(maxsize=100_000)
+def _range(text: str) -> Range | None:
+    """All other clusters have the same ranges of a node, so each text is read once."""
+    try:
+        return span_of(text)
+    except ValueRefused:
+        return None
 
 
 def owners(given: t.Iterable[tuple[Range, str]], points: t.Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:

@@ -18,7 +18,7 @@ from .consequences import Consequences
 from .names import Settings
 from .objects import Address, Cluster, Id, Service
 from .seen import Seen
-from .what_if import LABEL, SERVICE, Hypothesis
+from .what_if import AWAY, LABEL, SERVICE, Hypothesis
 
 Data = dict[str, t.Any]
 #: (cluster, host of the inventory or "")
@@ -63,9 +63,8 @@ class LastEnds:
         self._gone = {_service_id(row.name) for row in rows if row.kind == SERVICE}
         self._unshared = {_service_id(row.where) for row in rows if row.kind == LABEL and self._ends_share(row)}
         self._away = frozenset(name for name in pairs.after.away)
-        self._whole = {seat.cluster for seat in pairs.after.seats.values()} - {
-            seat.cluster for host, seat in pairs.after.seats.items() if host not in self._away
-        }
+        #: Clusters that are gone as such: of their own Services nothing is said.
+        self._whole = {row.name for row in rows if row.kind == AWAY and row.name in clusters}
         self._carried: dict[tuple[str, str], tuple[bool, bool]] = {}
         self._own: dict[tuple[str, Address], Place] = {}
         self._seen: dict[Address, Place] = {}

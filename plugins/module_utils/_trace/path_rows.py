@@ -84,6 +84,7 @@ class PathRows:
             for row in paths.get(name) or ():
                 found.setdefault(str(row["device"]), []).append(row)
         self._made: dict[str, DeviceChange] = {}
+        self._new_keys: frozenset[str] | None = None
 
     def any(self) -> bool:
         """Whether anything would change."""
@@ -97,9 +98,13 @@ class PathRows:
             )
         return self._made[device]
 
-    def new_keys(self) -> list[str]:
+    def new_keys(self) -> frozenset[str]:
         """Devices that stay and get another key."""
-        return sorted(name for name, (before, after) in self._sides() if before["public_key"] != after["public_key"])
+        if self._new_keys is None:
+            self._new_keys = frozenset(
+                name for name, (before, after) in self._sides() if before["public_key"] != after["public_key"]
+            )
+        return self._new_keys
 
     def raised_mtus(self) -> list[str]:
         """Devices that would take larger packets than today."""

@@ -533,6 +533,11 @@ def test_a_trace_by_the_plan_alone_says_how_many_could_talk() -> None:
         "away": [],
         "asked": [],
         "alone": [],
+        "alone_count": 0,
+        "addresses": [],
+        "addresses_count": 0,
+        "changes": [],
+        "hypotheses": ["the plan as it is"],
         "cut": [{"pairs": 2}],
     }
     built = report.build({"id": "x", "flows": [], "findings": [], "reach": reach}, {}, {})

@@ -9,8 +9,8 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
-from ansible_collections.multicluster.network.plugins.module_utils._trace import ends, pairs
-from ansible_collections.multicluster.network.plugins.module_utils._trace.classes import Pairs, left_alone
+from ansible_collections.multicluster.network.plugins.module_utils._trace import answers, ends, pairs, what_if
+from ansible_collections.multicluster.network.plugins.module_utils._trace.classes import Pairs
 from ansible_collections.multicluster.network.plugins.module_utils._trace.names import Names
 from ansible_collections.multicluster.network.plugins.module_utils._trace.objects import parse_cluster
 from ansible_collections.multicluster.network.plugins.module_utils._trace.report import parse_flow
@@ -168,4 +168,6 @@ def test_a_service_is_left_alone_by_its_own_pods_alone() -> None:
             }
         ]
         clusters[name] = parse_cluster(name, read, {(name, name + "-1"): name + "-1"})
-    assert [row["cluster"] for row in left_alone(clusters, ["gcp-1"], Seen(MeshPlan.from_json(MESH)))] == ["gcp"]
+    rows = what_if.parse("away=gcp-1")
+    reach = answers.answered({"flows": [], "findings": []}, clusters, rows, {"mesh": MESH})["reach"]
+    assert [row["cluster"] for row in reach["alone"]] == ["gcp"]

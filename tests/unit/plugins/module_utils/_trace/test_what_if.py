@@ -197,7 +197,7 @@ MIRROR = "gcp/aws-d-73736d-web"
         ("away=aws-1", []),
         ("away=gcp", []),
         ("away=aws", [MIRROR]),
-        (["away=gcp-0", "away=gcp-1"], []),
+        (["away=gcp-0", "away=gcp-1"], ["gcp/own", MIRROR]),
         ("key=aws-0", [MIRROR]),
         ([{"service": "aws/d/web"}], ["aws/web", MIRROR]),
         ([{"label": "mirror.semaphore.uw.io/mirror-service", "service": "aws/d/web"}], [MIRROR]),
