@@ -166,6 +166,9 @@ def check(rows: t.Iterable[Hypothesis], mesh: MeshPlan, services: t.Collection[s
                 services,
                 row.name if row.kind == SERVICE else row.where,
             )
+        if row.kind == KEY and row.value is not None and mesh.spans_nodes:
+            text = f"{VARIABLE}: the key of {quoted(row.name)} in a KubeSpan mesh is made by the node: leave out value, or change its annotation"
+            raise ValueRefused("mode_unsupported", text)
         if what and name not in known:
             raise ValueRefused(
                 "name_unknown", f"{VARIABLE} names {quoted(name)}, which is no {what}{_near(name, known)}"

@@ -86,6 +86,14 @@ def test_what_no_fabric_has_is_refused_by_name(given: t.Any, said: str) -> None:
     assert said in error.value.message
 
 
+def test_the_value_of_a_key_is_refused_in_a_kubespan_mesh() -> None:
+    mesh = MeshPlan.from_json(dict(fabric({"aws": 1, "gcp": 1}), kubespan={"affiliates": []}, mode="kubespan"))
+    what_if.check(what_if.parse("key=aws-0"), mesh)
+    with pytest.raises(ValueRefused) as error:
+        what_if.check(what_if.parse([{"key": "aws-0", "value": "k"}]), mesh)
+    assert "leave out value" in error.value.message
+
+
 def plainly(before: Data, after: Data, away: t.Collection[str], keys: t.Collection[str]) -> t.Counter[str]:
     """How many unordered pairs of hosts of different clusters are lost and gained, one pair at a time by two evaluations."""
     one, two = classes.Pairs(MeshPlan.from_json(before)), classes.Pairs(MeshPlan.from_json(after), away)
