@@ -91,6 +91,7 @@ def _node(host: str, row: t.Sequence[t.Any]) -> Data:
         "errors": [],
         "peers": pairs,
         "up": pairs - lost - risked,
+        "unreachable_peers": 0,
         "title": text + (f", {risked:,} may be" if risked else ""),
     }
 
@@ -102,6 +103,7 @@ def _link(row: t.Mapping[str, t.Any]) -> Data:
         "b": row["b"],
         "tunnels": row["pairs"],
         "up": row["pairs"] - row["lost"] - row["risked"],
+        "stale": row["risked"],
         "unknown": 0,
         "never": 0,
         "missing": row["lost"],

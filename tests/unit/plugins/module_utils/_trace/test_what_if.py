@@ -15,7 +15,7 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
-from ansible_collections.multicluster.network.plugins.module_utils._trace import answers, classes, what_if
+from ansible_collections.multicluster.network.plugins.module_utils._trace import answers, classes, page, what_if
 from ansible_collections.multicluster.network.plugins.module_utils._trace.consequences import Consequences
 from ansible_collections.multicluster.network.plugins.module_utils._trace.objects import Cluster, parse_cluster
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -268,6 +268,20 @@ def test_lines_name_what_is_lost_and_are_few() -> None:
         answers.lines(asked([{"label": "other", "service": "aws/d/web"}], objects()))[-1]
         == "nothing is lost and nothing moves"
     )
+
+
+def test_the_page_draws_what_would_be_lost_and_escapes_names() -> None:
+    trace = answers.answered(
+        {"flows": [], "findings": []},
+        objects(),
+        what_if.parse(["away=aws-0", {"label": "<b>", "service": "aws/d/web"}]),
+        {"mesh": fabric({"aws": 2, "gcp": 2})},
+    )
+    document = {"fabric": "<i>", "generated": "2026-11-28T12:00:00Z", "trace": trace, "verdict": "", "findings": []}
+    text = page.render(dict(document, hops=[]))
+    assert "aws-0: 2 of 2 pairs would be lost" in text and "aws-1: keeps 2 pairs" in text
+    assert text.count('<svg class="') == 2 and "2 of 4 lost" in text and 'class="dot bad"' in text
+    assert "&lt;b&gt;" in text and "<b>&" not in text and "<i>" not in text.partition("<main>")[0]
 
 
 def test_several_hypotheses_are_taken_together() -> None:
