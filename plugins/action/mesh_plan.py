@@ -18,7 +18,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._trace.risks 
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.modules import mesh_plan
-from ansible_collections.multicluster.network.plugins.plugin_utils import job_output, limit, node_part
+from ansible_collections.multicluster.network.plugins.plugin_utils import job_output, limit, node_part, preshared_secret
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_findings import inventory_findings
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory_task import (
     InventoryAction,
@@ -123,6 +123,11 @@ class _Plan(InventoryAction):
                 return dict(
                     result, failed=True, msg=text.format(slices.shown(differs)), refused_before=self.refused_before
                 )
+        if (result.get("mesh") or {}).get("preshared_used"):
+            try:
+                result["mesh"]["preshared_id"] = preshared_secret.identity(self, task_vars or {})
+            except ValueError as error:
+                return dict(result, failed=True, msg=str(error), refused_before=self.refused_before)
         if "mesh" in result:
             self.hostvars.context.keep(kept.DEFINITION, slices.without_access(self.inventory))
             if self.before is not None:

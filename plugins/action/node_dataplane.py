@@ -17,9 +17,10 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action.normal import ActionModule as Normal
 from ansible.plugins.connection import ConnectionBase
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.preshared_keys import with_keys
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
-from ansible_collections.multicluster.network.plugins.plugin_utils import node_part
+from ansible_collections.multicluster.network.plugins.plugin_utils import node_part, preshared_secret as secrets
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars, skipped
 
 #: What a shell answers for a program that is not there or cannot be run, and for one that SIGKILL ended.
@@ -100,7 +101,11 @@ class NodeDataplane(Normal):
         options["hosts"] = list(mesh.nodes)
         options["key_files"] = [device["private_key_file"] for device in devices]
         own = options.pop("device_settings", None) or {}
-        options["devices"] = [] if leaves else [{**device, **own} for device in devices]
+        devices = [] if leaves else [{**device, **own} for device in devices]
+        secret = secrets.of_host(self, self.variables, mesh, self.host) if devices else b""
+        options["devices"], keys = with_keys(devices, mesh.fabric, secret)
+        if keys:
+            options["preshared_keys"] = keys
         options["unread_devices"] = [] if leaves else node_part.unread_devices(mesh, self.host)
         options["tables"] = [] if leaves else [*(options.get("tables") or ()), *node_part.tables(mesh, self.host)]
         spans = {} if leaves else node_part.kubespan_part(mesh, self.host, settings)

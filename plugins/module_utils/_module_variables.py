@@ -85,8 +85,11 @@ _ROLES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         "mesh",
         {**_NO_REFUSALS, "clusters_group": ("mesh_clusters_group", "clustermesh_clusters_group")},
     ),
-    "node_comparison": ("node_dataplane", {}),
-    "node_dataplane": ("node_dataplane", {"rollback_seconds": ("node_dataplane_rollback_seconds",)}),
+    "node_comparison": ("node_dataplane", {"preshared_keys": ()}),
+    "node_dataplane": (
+        "node_dataplane",
+        {"rollback_seconds": ("node_dataplane_rollback_seconds",), "preshared_keys": ()},
+    ),
     "node_probe": (
         "mesh",
         {"max_pods": ("mesh_verify_pods",), "wait_seconds": (), "pod_cidrs": (), "for_ends": (), "host_targets": ()},

@@ -107,6 +107,17 @@ options:
         M(multicluster.network.run_rotation) has set; without one a rotation stays as it is found.
     type: dict
     default: {}
+  preshared:
+    description:
+      - Whether each pair of nodes of a Semaphore mesh has a preshared key in addition to its public keys. It takes effect where a node makes its first key,
+        and elsewhere by the playbook rotate_keys.
+      - The action plugin reads the secret from the inventory variable C(preshared_secret), and the plan has its fingerprint.
+    type: bool
+    default: false
+  preshared_generation:
+    description: A number from 1 to 999999. Preshared keys of another number are others; the playbook rotate_keys changes to them.
+    type: int
+    default: 1
 seealso:
   - module: multicluster.network.node_dataplane
   - module: multicluster.network.node_annotations
@@ -231,6 +242,8 @@ def argument_spec() -> dict[str, Any]:
         "plan_file": {"type": "path"},
         "slice": {"type": "bool", "default": False},
         "rotation": {"type": "dict", "default": {}},
+        "preshared": {"type": "bool", "default": False},
+        "preshared_generation": {"type": "int", "default": 1},
         **inventory_spec(),
         **fail_on_refused_spec(),
     }

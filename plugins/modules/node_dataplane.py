@@ -189,6 +189,11 @@ options:
     type: list
     elements: str
     default: []
+  preshared_keys:
+    description:
+      - Preshared keys of this node's own peers by the file in which the node keeps each, 32 bytes in base64.
+      - With O(mesh) the action plugin derives them from the inventory variable C(preshared_secret), which no node gets.
+    type: dict
   kubespan:
     description:
       - The node's KubeSpan mesh, one full mesh over one device in which marked packets, and only they, go through the tunnel.
@@ -773,6 +778,7 @@ def main() -> None:
             "device_settings": {"type": "dict", "default": {}},
             "devices": {"type": "list", "elements": "dict", "options": DEVICE, "default": []},
             "unread_devices": {"type": "list", "elements": "str", "default": []},
+            "preshared_keys": {"type": "dict", "no_log": True},
             "kubespan": {"type": "dict", "options": KUBESPAN},
             "tables": {"type": "list", "elements": "dict", "default": []},
             "node": {"type": "str"},

@@ -56,6 +56,9 @@ ROTATIONS = 2 if SLOW > 1 else 1
 class Pair:
     """Two nodes of two clusters; what their Node objects have is plain data."""
 
+    #: The generation of preshared keys that the inventory asks for.
+    preshared = 0
+
     def __init__(self, nodes, tmp_path, filters):
         self.folder = tmp_path
         self.nodes = nodes
@@ -88,7 +91,11 @@ class Pair:
         }
         reports = host_reports({host: {"public_keys": keys} for host, keys in (reported or {}).items()})
         mesh = with_rotation(
-            plan_semaphore_mesh(self.fabric, listings, reports), listings, reports, Order(step, ("a", "b"))
+            plan_semaphore_mesh(self.fabric, listings, reports),
+            listings,
+            reports,
+            Order(step, ("a", "b")),
+            self.preshared,
         )
         assert not mesh.refused, mesh.refused
         return MeshPlan.from_json(json.loads(json.dumps(to_wire(mesh.to_json()))))

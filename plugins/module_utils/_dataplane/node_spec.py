@@ -9,11 +9,13 @@ import typing as t
 from .._plan.budget import check_budget
 from .._plan.plan import Refusal
 from .._values.addresses import parse_network
-from .._values.generations import is_bypass_key
+from .._values.generations import is_bypass_key, is_preshared_file
+from .._values.keys import fingerprint, raw_bytes
 from .._values.prefix_sets import PrefixSet
+from .._values.refused import ValueRefused, quoted
 from .constants import OWNER
 from .device_spec import Device, parse_device
-from .peer_spec import Key, LivePeer, Peer, Peers, parse_peers
+from .peer_spec import Key, LivePeer, Peer, Peers, parse_peers, with_fingerprints
 
 Data = dict[str, t.Any]
 Raw = t.Mapping[str, t.Any]
@@ -254,7 +256,7 @@ class NodeSpec(t.NamedTuple):
     host's name in the inventory, ``hosts`` those of all. ``accepted``: paths and settings of others that are right as they are.
     ``rollback_seconds``: 0, or after how many seconds the host takes the change back unless it is confirmed. ``reports``: whether what
     others set around the mesh is told. ``released``: the node leaves, and what it has stays for whoever goes on with it. ``unread_devices``: names
-    of devices of which the plan knows nothing: they stay as they were confirmed.
+    of devices of which the plan knows nothing: they stay as they were confirmed. ``preshared_keys``: {file: key in base64} of this node's own peers.
     """
 
     fabric: str
@@ -274,6 +276,7 @@ class NodeSpec(t.NamedTuple):
     reports: bool = True
     released: bool = False
     unread_devices: tuple[str, ...] = ()
+    preshared_keys: t.Mapping[str, str] = {}
 
     @property
     def empty(self) -> bool:
@@ -284,9 +287,14 @@ class NodeSpec(t.NamedTuple):
 def parse_node(raw: Raw) -> NodeSpec:
     """From a module's arguments: the fields of NodeSpec, its devices as parse_node_device takes them. Raises ValueRefused."""
     fabric, adopt = raw["fabric"], bool(raw.get("adopt"))
+    keys = _parse_preshared_keys(raw.get("preshared_keys") or {})
+    devices = tuple(parse_node_device(row, fabric, adopt) for row in raw.get("devices") or ())
+    if keys:
+        known = {path: fingerprint(key) for path, key in keys.items()}
+        devices = tuple(_with_fingerprints(device, known) for device in devices)
     return NodeSpec(
         fabric=fabric,
-        devices=tuple(parse_node_device(row, fabric, adopt) for row in raw.get("devices") or ()),
+        devices=devices,
         kubespan=raw.get("kubespan") or None,
         tables=tuple(raw.get("tables") or ()),
         node=raw.get("node"),
@@ -301,7 +309,24 @@ def parse_node(raw: Raw) -> NodeSpec:
         rollback_seconds=int(raw.get("rollback_seconds") or 0),
         released=bool(raw.get("released")),
         unread_devices=tuple(raw.get("unread_devices") or ()),
+        preshared_keys=keys,
     )
+
+
+def _parse_preshared_keys(given: t.Mapping[t.Any, t.Any]) -> dict[str, str]:
+    """{file: key} as it came. Raises ValueRefused ``bad_preshared_key``, whose message has no key."""
+    for path, key in given.items():
+        if not is_preshared_file(path) or len(raw_bytes(key)) != 32:
+            raise ValueRefused("bad_preshared_key", f"{quoted(path)} is no file of a preshared key, or it has none")
+    return dict(given)
+
+
+def _with_fingerprints(device: NodeDevice, known: t.Mapping[str, str]) -> NodeDevice:
+    contested = tuple(
+        row._replace(peer=with_fingerprints([row.peer], known)[0]) if row.peer.preshared else row
+        for row in device.contested
+    )
+    return device.with_peers(with_fingerprints(device.peers, known))._replace(contested=contested)
 
 
 def spec_of_state(state: NodeState) -> NodeSpec:

@@ -260,8 +260,19 @@ def names_to_resolve(peers: t.Iterable[Peer]) -> list[str]:
 
 
 def preshared_files(peers: t.Iterable[Peer]) -> list[str]:
-    """Paths of desired preshared keys, sorted."""
-    return sorted({peer.preshared.file for peer in peers if peer.preshared and peer.preshared.file})
+    """Paths of desired preshared keys whose fingerprints are to be read, sorted."""
+    files = [peer.preshared for peer in peers if peer.preshared and peer.preshared.fingerprint is None]
+    return sorted({preshared.file for preshared in files if preshared.file})
+
+
+def with_fingerprints(peers: t.Iterable[Peer], known: t.Mapping[str, str]) -> tuple[Peer, ...]:
+    """Peers whose preshared keys came with the call. known: path of a preshared key -> its fingerprint."""
+    found = []
+    for peer in peers:
+        path = peer.preshared.file if peer.preshared else None
+        mark = known.get(path) if path else None
+        found.append(peer._replace(preshared=Preshared(path, fingerprint=mark)) if mark else peer)
+    return tuple(found)
 
 
 def settle_peers(
@@ -307,7 +318,7 @@ def _complete(peer: Peer, resolved: t.Mapping[str, t.Sequence[str]], fingerprint
         if not choices:
             raise ValueRefused("bad_endpoint", f"{quoted(endpoint.host)} does not resolve to a usable address")
         peer = peer._replace(endpoints=tuple(choices))
-    if peer.preshared and peer.preshared.file:
+    if peer.preshared and peer.preshared.file and peer.preshared.fingerprint is None:
         found = fingerprints.get(peer.preshared.file)
         if found is None:
             raise ValueRefused(

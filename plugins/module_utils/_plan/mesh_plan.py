@@ -47,7 +47,8 @@ class NodePlan(t.NamedTuple):
     clusters that the fabric does not have. ``exported_addresses``: {own address: the one at which other clusters reach it};
     ``former_addresses``: {own address: those of before, which are accepted too}.
     ``own_addresses``: of its Node, in a KubeSpan mesh; None where it has no Node. ``refused``: the reason why it takes no part. ``rotation``: {remote
-    cluster: {phase, port, retired}}, while keys are rotated; ``rotation_unread``: devices of which the plan knows nothing.
+    cluster: {phase, port, retired}}, while keys are rotated; ``rotation_unread``: devices of which the plan knows nothing. ``preshared``: {remote
+    cluster: generation of the preshared keys that its public key goes with}, where it goes with any.
     """
 
     cluster: str = ""
@@ -63,6 +64,7 @@ class NodePlan(t.NamedTuple):
     own_addresses: t.Sequence[str] | None = None  # optional
     rotation: t.Mapping[str, Row] = {}  # optional
     rotation_unread: t.Sequence[str] = ()  # optional
+    preshared: t.Mapping[str, int] = {}  # optional
 
     @classmethod
     def from_json(cls, raw: Row) -> NodePlan:
@@ -72,7 +74,7 @@ class NodePlan(t.NamedTuple):
     def to_json(self) -> Data:
         """See the module's first lines."""
         optional = ("refused", "exported_addresses", "former_addresses", "own_addresses", "rotation", "rotation_unread")
-        return _json_form(self, optional)
+        return _json_form(self, (*optional, "preshared"))
 
 
 class RemotePlan(t.NamedTuple):
@@ -173,6 +175,8 @@ class MeshPlan(t.NamedTuple):
     ``pod_ranges``: {cluster: {source, notes: [text]}}. What follows is None where the clusters were not asked for it: ``ip_pools``
     {cluster: [IPPool]}, ``without_host`` {cluster: [Node]}, ``pod_places`` {cluster: [finding]}, ``left_clusters`` {cluster: [cluster]},
     ``same_clusters`` [[cluster, cluster]]. ``rotation_step``: the step of a rotation of keys that was asked for.
+    ``preshared``: the generation of preshared keys that the inventory asks for, 0 for none; ``preshared_used``: whether it or any node has one;
+    ``preshared_id``: the fingerprint of the secret from which they derive.
     """
 
     mode: str = SEMAPHORE  # optional
@@ -191,6 +195,9 @@ class MeshPlan(t.NamedTuple):
     left_clusters: t.Mapping[str, t.Sequence[str]] | None = None  # optional
     same_clusters: t.Sequence[t.Sequence[str]] | None = None  # optional
     rotation_step: str = ""  # optional
+    preshared: int = 0  # optional
+    preshared_used: bool = False  # optional
+    preshared_id: str = ""  # optional
 
     @classmethod
     def from_json(cls, raw: Row) -> MeshPlan:
@@ -208,7 +215,7 @@ class MeshPlan(t.NamedTuple):
     def to_json(self) -> Data:
         """See the module's first lines."""
         optional = ("mode", "kubespan", "ip_pools", "without_host", "pod_places", "left_clusters", "same_clusters")
-        return _json_form(self, (*optional, "rotation_step"))
+        return _json_form(self, (*optional, "rotation_step", "preshared", "preshared_used", "preshared_id"))
 
     @property
     def spans_nodes(self) -> bool:

@@ -349,9 +349,13 @@ def _node(
 
 
 def _rotation(about: NodePlan) -> Data:
-    """How far the rotation of the node's keys is, by remote cluster: ``{"rotation": {remote: phase}}``; nothing where no key is being rotated."""
+    """How far the rotation of the node's keys is, by remote cluster: ``{"rotation": {remote: phase}}``; nothing where no key is being rotated.
+
+    And the generation of its preshared keys, ``{"preshared": {remote: number}}``; nothing where it has none.
+    """
     rows = {str(remote): str(row.get("phase")) for remote, row in about.rotation.items()}
-    return {"rotation": rows} if rows else {}
+    found: Data = {"rotation": rows} if rows else {}
+    return dict(found, preshared=dict(about.preshared)) if about.preshared else found
 
 
 def _key_age(read: Facts) -> int | None:

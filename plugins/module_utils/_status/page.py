@@ -404,12 +404,19 @@ def _nodes(document: Data) -> str:
                 _num(key + "rx", n["rx"], human_bytes(n["rx"])),
                 _num(key + "tx", n["tx"], human_bytes(n["tx"])),
                 _num(key + "routes", n["routes"]),
+                _num(
+                    key + "key_age", n.get("key_age"), human_age(n["key_age"]) if n.get("key_age") is not None else "-"
+                ),
+                _text(_generations(n)),
                 _text(sources.get(n["cluster"], "")),
                 _text(n["kernel"]),
                 _text(n["why"], "long"),
             ]
         )
-    columns = "Node|Cluster|State|#Peers up|#Peers|#Unknown|#Oldest handshake|#Received|#Sent|#Routes|Pod ranges|Kernel|First finding"
+    columns = (
+        "Node|Cluster|State|#Peers up|#Peers|#Unknown|#Oldest handshake|#Received|#Sent|#Routes|#Oldest key|Preshared keys|Pod ranges|Kernel|"
+        "First finding"
+    )
     return _table("Nodes", "nodes", columns, rows, len(document["nodes"]))
 
 
@@ -579,3 +586,8 @@ def _tenants(document: Data) -> str:
     return _table(
         "Tenants", "tenants", "Interface|Network|Node|State|Addresses|Public addresses", rows, len(given), note=note
     )
+
+
+def _generations(node: Data) -> str:
+    """The generations of a node's preshared keys; empty where it has none."""
+    return ", ".join(f"generation {number}" for number in sorted(set((node.get("preshared") or {}).values())))

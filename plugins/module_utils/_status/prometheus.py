@@ -120,6 +120,22 @@ def _families(document: Facts) -> t.Iterator[tuple[str, str, str, Rows]]:
         ("multicluster_node_peers_unknown", "Peers of a node of which nobody told.", "unknown"),
     ):
         yield name, "gauge", about, [({"cluster": n["cluster"], "node": n["host"]}, int(n[field])) for n in nodes]
+    yield (
+        "multicluster_node_key_age_seconds",
+        "gauge",
+        "Age of the oldest WireGuard key of a node.",
+        [({"cluster": n["cluster"], "node": n["host"]}, n["key_age"]) for n in nodes if n.get("key_age") is not None],
+    )
+    yield (
+        "multicluster_node_preshared_generation",
+        "gauge",
+        "Generation of the preshared keys of a node towards a cluster.",
+        [
+            ({"cluster": n["cluster"], "node": n["host"], "remote": remote}, number)
+            for n in nodes
+            for remote, number in sorted((n.get("preshared") or {}).items())
+        ],
+    )
     for name, field in (("receive", "rx"), ("transmit", "tx")):
         rows = [({"cluster": n["cluster"], "node": n["host"]}, n[field]) for n in nodes]
         yield f"multicluster_node_{name}_bytes_total", "counter", "Bytes of all peers of a node.", rows

@@ -34,7 +34,7 @@ def lines(document: Data, files: t.Mapping[str, str]) -> list[str]:
     texts += table([_HEADS, *rows[:ROWS]]).splitlines() if rows else []
     texts += [f"{len(rows) - ROWS:,} more clusters"] if len(rows) > ROWS else []
     texts += _next_failure(document.get("next_failure") or {})
-    texts += _rotations(document)
+    texts += _rotations(document) + _preshared(document)
     earlier = trend.blocks(document["history"])
     texts += [f"tunnels up at the latest {len(earlier)} changes: {earlier}"] if earlier else []
     texts += ["  " + reason for reason in reasons[:REASONS]]
@@ -70,6 +70,16 @@ def _rotations(document: Data) -> list[str]:
         return []
     shown = ", ".join(f"{counted(len(hosts), 'node')} {phase}" for phase, hosts in sorted(phases.items()))
     return [f"keys are being rotated ({shown}); rotate_keys ends it"]
+
+
+def _preshared(document: Data) -> list[str]:
+    """One line where nodes have preshared keys: how many nodes have which generation."""
+    hosts: dict[int, int] = {}
+    for node in document["nodes"]:
+        for number in set((node.get("preshared") or {}).values()):
+            hosts[number] = hosts.get(number, 0) + 1
+    shown = ", ".join(f"generation {number} on {counted(count, 'node')}" for number, count in sorted(hosts.items()))
+    return [f"preshared keys: {shown} of {len(document['nodes'])}"] if hosts else []
 
 
 _ORDER = {BROKEN: 0, UNPROVEN: 1, NOT_ASKED: 2, PROVEN: 3}

@@ -4,6 +4,11 @@
 
 from __future__ import annotations
 
+import re
+import typing as t
+
+#: What the name of a file with a preshared key ends with, after the name of its device.
+_PRESHARED = re.compile(r"\.[0-9a-f]{20}\.psk\Z")
 #: Devices of a Semaphore mesh and their bypass devices. Both prefixes have the same length, so what fits into 15 bytes does so with either.
 _DEVICE, _BYPASS = "wireguard.", "wg-rotate."
 #: An address that both devices have while keys are rotated, and the device from then on. The kernel takes in packets by a device without an IPv4 address
@@ -40,3 +45,21 @@ def bypass_key_file(path: str) -> str:
 def is_bypass_key(path: str) -> bool:
     """Whether a key file is of a bypass device, so that it goes with the device."""
     return is_bypass(path.rpartition("/")[2])
+
+
+def preshared_file(key_file: str, digest: str) -> str:
+    """The file of a preshared key, alongside the private key of its device. digest: at least 20 hexadecimal digits that tell keys apart."""
+    return f"{_stem(key_file)}.{digest[:20]}.psk"
+
+
+def is_preshared_file(path: object, key_files: t.Iterable[str] | None = None) -> bool:
+    """Whether a path is one of preshared_file; where key files are given, of one of these or of their bypass devices."""
+    found = _PRESHARED.search(path) if isinstance(path, str) and path.startswith("/") else None
+    if found is None or key_files is None:
+        return found is not None
+    stem = found.string[: found.start()]
+    return any(stem in (_stem(key), _stem(bypass_key_file(key))) for key in key_files)
+
+
+def _stem(key_file: str) -> str:
+    return key_file[: -len(".key")] if key_file.endswith(".key") else key_file

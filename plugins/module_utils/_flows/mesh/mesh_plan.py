@@ -20,6 +20,7 @@ from ..._mesh.fabric.mistaken_clusters import mistaken_clusters, same_clusters
 from ..._mesh.fabric.node_listing import nodes_without_host, read_listing
 from ..._mesh.fabric.range_checks import MAPPING, NODE_MAPPING
 from ..._mesh.fabric.variables import Finding
+from ..._mesh.semaphore.preshared import OFF, parse_generation
 from ..._mesh.topology import kubespan as kubespan_plan
 from ..._mesh.topology.calico import CRD, V3, ip_pools, pools_desired
 from ..._mesh.topology.generations import Order, with_rotation
@@ -60,6 +61,7 @@ def validate(request: t.Mapping[str, t.Any]) -> tuple[Fabric, list[str]]:
     if spans and kubespan_plan.DISCOVERY in (request.get("registries") or ()):
         # the others may be machines that no inventory has
         findings = [finding for finding in findings if finding.reason != "no_remotes" or not fabric.clusters]
+    preshared_generation(request)
     wrong = errors(findings) + (_not_translated(fabric) if spans else [])
     if wrong:
         raise InventoryRefused([finding._asdict() for finding in wrong])
@@ -68,6 +70,18 @@ def validate(request: t.Mapping[str, t.Any]) -> tuple[Fabric, list[str]]:
         kept = [name for name, cluster in sorted(fabric.clusters.items()) if cluster["keep_pod_addresses"] is True]
         warnings += [_NOT_KEPT.format(name) for name in kept]
     return fabric, warnings
+
+
+def preshared_generation(request: t.Mapping[str, t.Any]) -> int:
+    """The generation of preshared keys that the inventory asks for, 0 for none. Raises ValueRefused."""
+    if not request.get("preshared"):
+        return OFF
+    if request.get("mode") == KUBESPAN:
+        raise ValueRefused(
+            "mode_unsupported",
+            "preshared is for the Semaphore mesh: the nodes of a KubeSpan mesh have mesh_secret as their preshared key",
+        )
+    return parse_generation(request.get("preshared_generation"), "preshared_generation")
 
 
 def _not_translated(fabric: Fabric) -> list[Finding]:
@@ -159,6 +173,7 @@ def _topology(
         listings,
         request.get("reported"),
         Order.of_json(request.get("rotation")),
+        preshared_generation(request),
     )
 
 

@@ -230,6 +230,8 @@ class NodeDataplane:
 
             self.spec = spec = spec._replace(tables=tables.resolved(spec.tables, previous))
         yield guard.Folders(spec)
+        if spec.preshared_keys:
+            yield parts.PresharedFiles(spec.preshared_keys)
         self.devices = devices = parts.Devices(spec, previous)
         names = {device.name for device in spec.devices}
         others = [name for name in links_with_alias(alias_of(spec.fabric)) if name not in names]
@@ -269,6 +271,10 @@ class NodeDataplane:
             passed = {path for path in known if is_bypass_key(path)} - {device.key_file for device in spec.devices}
             if passed and not spec.released:
                 yield parts.RemovedKeys(passed)
+        if not spec.released:
+            unused = parts.passed_preshared_files(known, {*spec.preshared_keys, *self._preshared_files()})
+            if unused:
+                yield parts.RemovedFiles(unused)
         if self.kubespan is None or self.kubespan.state is None:
             yield from self._kubespan_leftovers(others)
         if spec.persist:
@@ -363,6 +369,12 @@ class NodeDataplane:
         if not rows and mesh is None and not self.spec.tables:
             return None
         return state_to_keep(self.spec._replace(devices=rows), self.previous, mesh)
+
+    def _preshared_files(self) -> set[str]:
+        """Those that the boot unit will need."""
+        state = self.state()
+        peers = [peer for device in state.devices for peer in device.peers] if state is not None else []
+        return {peer.preshared.file for peer in peers if peer.preshared and peer.preshared.file}
 
     def _kept_rows(self) -> tuple[NodeDevice, ...]:
         """The devices that are ours: not those that were refused and never were, or a boot would be about another program's (decision 54)."""

@@ -24,9 +24,9 @@ from ..._dataplane.route_plan import RoutePlan, parse_routes, plan_routes
 from ..._linux import files
 from ..._linux.host import settings, snapshot
 from ..._linux.stats import total
-from ..._linux.wireguard.keys import KeyFile
+from ..._linux.wireguard.keys import KeyFile, write_new
 from ..._plan.plan import Plan, Refusal
-from ..._values.generations import is_bypass
+from ..._values.generations import is_bypass, is_preshared_file
 from . import ip_routes, persistence, wireguard_device
 
 Data = dict[str, t.Any]
@@ -286,6 +286,50 @@ class RemovedKeys(RemovedFiles):
     def _read(self, path: str) -> Data | None:
         state = KeyFile(path).state()
         return None if state["state"] == "absent" else {"mode": state["mode"], "public_key": state["public_key"]}
+
+
+class PresharedFiles(Part):
+    """Preshared keys that came with the call, each in a file that root alone reads. What they hold is never shown."""
+
+    def __init__(self, keys: t.Mapping[str, str]) -> None:
+        self._keys = keys
+        self._missing: list[str] = []
+
+    def gather(self) -> Data:
+        self._missing = sorted(path for path, key in self._keys.items() if files.read_state(path) != _secret(key))
+        return {}
+
+    def plan(self) -> Plan:
+        todo = Plan()
+        for path in self._missing:
+            todo.create("secret", path, {"mode": "0600"})
+        return todo
+
+    def snapshot(self, before: Data) -> None:
+        before["keys"].extend(self._missing)
+
+    def apply(self) -> Data:
+        for path in self._missing:
+            write_new(path, self._keys[path], replace=True)
+        return {}
+
+    def verify(self) -> list[str]:
+        self.gather()
+        return differing(self.plan())
+
+
+def _secret(key: str) -> files.FileState:
+    return files.text_file(0o600, key)
+
+
+def passed_preshared_files(key_files: t.Collection[str], needed: t.Container[str]) -> list[str]:
+    """Files of preshared keys of these devices, and of their bypass devices, that nothing needs any more."""
+    paths = [
+        f"{folder}/{name}"
+        for folder in sorted({path.rpartition("/")[0] for path in key_files} - {""})
+        for name in files.list_folder(folder)
+    ]
+    return [path for path in paths if path not in needed and is_preshared_file(path, key_files)]
 
 
 class Files(Part):

@@ -24,11 +24,15 @@ PATTERNS = (
     "*." + DOMAIN + "/endpoint",
     "*." + ROTATION_DOMAIN + "/pubKey",
     "*." + ROTATION_DOMAIN + "/state",
+    "*." + ROTATION_DOMAIN + "/preshared",
 )
 
 
 def key_of(cluster: str, what: str) -> str:
-    """The annotation meant for a cluster; ``what`` is ``pubKey`` or ``endpoint``. Of the bypass device towards it (``gcp/next``) ``pubKey`` or ``state``."""
+    """The annotation meant for a cluster; ``what`` is ``pubKey`` or ``endpoint``.
+
+    Of the bypass device towards it (``gcp/next``) ``pubKey``, ``state`` or ``preshared``.
+    """
     if cluster.endswith(NEXT):
         return f"{cluster[: -len(NEXT)]}.{ROTATION_DOMAIN}/{what}"
     return f"{cluster}.{DOMAIN}/{what}"

@@ -23,6 +23,7 @@ from ..._values.keys import parse_key
 from ..._values.refused import ValueRefused, quoted
 from ..._values.text import parse_port
 from .annotations import key_of
+from .preshared import OFF, parse_generation
 
 PREPARED, ASIDE, BACK = "prepared", "aside", "back"
 PHASES = (PREPARED, ASIDE, BACK)
@@ -39,18 +40,21 @@ class Record(t.NamedTuple):
     """One node's rotation towards one remote cluster.
 
     ``port``: UDP port of its bypass device. ``retired``: the public key of its device that the rotation replaces; None where only other nodes' keys
-    change. ``key``: public key of the bypass device; None until the node has made it.
+    change. ``key``: public key of the bypass device; None until the node has made it. ``preshared``: the generation of preshared keys that the key of
+    the bypass device goes with, and the key that replaces the retired one; 0 for none.
     """
 
     phase: str
     port: int
     retired: str | None = None
     key: str | None = None
+    preshared: int = 0
 
     @property
     def state(self) -> str:
         """The text of its annotation ``state``."""
-        return f"{self.phase} {self.port} {self.retired or _NONE}"
+        text = f"{self.phase} {self.port} {self.retired or _NONE}"
+        return f"{text} {self.preshared}" if self.preshared else text
 
 
 #: {(host, remote cluster): record}
@@ -69,10 +73,11 @@ def read_record(remote: str, annotations: t.Mapping[str, t.Any]) -> Record | Non
     if text is None:
         return None
     parts = text.split(" ") if isinstance(text, str) else []
-    if len(parts) != 3 or parts[0] not in PHASES:
+    if len(parts) not in (3, 4) or parts[0] not in PHASES:
         raise ValueRefused("bad_rotation", f"{names['state']}: {quoted(text)} is no state of a rotation")
     retired = None if parts[2] == _NONE else parse_key(parts[2])
-    return Record(parts[0], parse_port(parts[1]), retired, None if key is None else parse_key(key))
+    preshared = parse_generation(parts[3], names["state"]) if len(parts) == 4 else OFF
+    return Record(parts[0], parse_port(parts[1]), retired, None if key is None else parse_key(key), preshared)
 
 
 def next_record(found: Record | None, step: str, new: Record | None) -> Record | None:

@@ -20,8 +20,9 @@ from ..._values.refused import ValueRefused
 from ..._values.text import mapping
 from ..fabric.claims import label_of
 from ..semaphore.annotations import key_of
+from ..semaphore.preshared import OFF
 from ..semaphore.rotation import PREPARE, PREPARED, RENEW, Record, keys_of, next_record, read_record, sends_aside
-from . import semaphore
+from . import preshared_keys, semaphore
 
 Data = dict[str, t.Any]
 #: {(host, remote cluster): record}
@@ -49,18 +50,25 @@ def with_rotation(
     listings: t.Mapping[str, t.Any],
     reported: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
     order: Order = Order(),
+    preshared: int = OFF,
 ) -> MeshPlan:
-    """The plan with ``rotation`` of its nodes and clusters; listings and reported are those of plan_semaphore_mesh.
+    """The plan with ``rotation`` and ``preshared`` of its nodes and clusters; listings and reported are those of plan_semaphore_mesh.
 
-    Annotations of nodes have their records, ``refused`` those that are none.
+    Annotations of nodes have their records, ``refused`` those that are none. preshared: the generation of preshared keys that is asked for, which a node
+    without a key begins with and a rotation of all keys brings to the others.
     """
     unread = {str(row["cluster"]) for row in mesh.failures}
     held = _annotations(listings, unread)
     refused: list[Data] = []
     found = _read(mesh, held, reported or {}, refused)
-    records = _moved(mesh, found, order)
+    present = preshared_keys.generations(mesh, held, unread, found, preshared, refused)
+    records = _moved(mesh, found, order, present, preshared)
     nodes = {
-        host: _with_record(mesh, host, node, records, held.get((node.cluster, node.node_name)) or {}, unread)
+        host: preshared_keys.with_generations(
+            _with_record(mesh, host, node, records, held.get((node.cluster, node.node_name)) or {}, unread),
+            {remote: number for (owner, remote), number in present.items() if owner == host},
+            held.get((node.cluster, node.node_name)) or {},
+        )
         for host, node in mesh.nodes.items()
     }
     hosts = {(node.cluster, node.node_name): host for host, node in nodes.items()}
@@ -68,20 +76,36 @@ def with_rotation(
     for local, part in mesh.clusters.items():
         rows = {remote: _peers(mesh, local, remote, hosts, records) for remote in part.remotes}
         clusters[local] = part._replace(rotation={remote: peers for remote, peers in rows.items() if peers})
-    return mesh._replace(nodes=nodes, clusters=clusters, refused=[*mesh.refused, *refused], rotation_step=order.step)
+    planned = mesh._replace(
+        nodes=nodes,
+        clusters=clusters,
+        refused=[*mesh.refused, *refused],
+        rotation_step=order.step,
+        preshared=preshared,
+        preshared_used=bool(preshared or any(present.values()) or any(row.preshared for row in records.values())),
+    )
+    return preshared_keys.without_strangers(planned) if planned.preshared_used else planned
 
 
 def records_of(mesh: MeshPlan) -> Records:
     """The records as a plan has them, without the keys of bypass devices."""
     return {
-        (host, remote): Record(row["phase"], row["port"], row.get("retired"))
+        (host, remote): Record(row["phase"], row["port"], row.get("retired"), preshared=row.get("preshared") or OFF)
         for host, node in mesh.nodes.items()
         for remote, row in node.rotation.items()
     }
 
 
 def node_devices(mesh: MeshPlan, host: str) -> list[Data]:
-    """The devices of one host as node_dataplane takes them, with their bypass devices; semaphore.node_part has the others alone."""
+    """The devices of one host as node_dataplane takes them, with their bypass devices; semaphore.node_part has the others alone.
+
+    Peers with a preshared key have only its generation, see preshared_keys.marked: whoever has the secret derives the key.
+    """
+    devices = _devices(mesh, host)
+    return preshared_keys.marked(mesh, host, devices) if mesh.preshared_used else devices
+
+
+def _devices(mesh: MeshPlan, host: str) -> list[Data]:
     devices: list[Data] = semaphore.node_part(mesh, host)["devices"]
     node = mesh.nodes[host]
     if not node.rotation:
@@ -183,9 +207,15 @@ def _read(
     return found
 
 
-def _moved(mesh: MeshPlan, found: Records, order: Order) -> Records:
-    """The records after the step that is asked for."""
+def _moved(
+    mesh: MeshPlan, found: Records, order: Order, present: t.Mapping[tuple[str, str], int], preshared: int
+) -> Records:
+    """The records after the step that is asked for. present: generations of preshared keys as they are.
+
+    Another generation comes with new keys of all nodes, so that no pair has one key of each.
+    """
     nodes = mesh.nodes
+    whole = set(order.hosts).issuperset(host for host, node in nodes.items() if node.publishable)
     changing = {nodes[host].cluster for host in order.hosts if host in nodes}
     managed = {node.cluster for node in nodes.values() if node.publishable}
     records: Records = {}
@@ -197,7 +227,8 @@ def _moved(mesh: MeshPlan, found: Records, order: Order) -> Records:
             takes_part = host in order.hosts or remote in changing
             if order.step == PREPARE and takes_part and node.publishable and remote in managed:
                 retired = node.published.get(key_of(remote, "pubKey")) if host in order.hosts else None
-                new = Record(PREPARED, ports[remote], retired)
+                generation = preshared if whole else present.get((host, remote), OFF)
+                new = Record(PREPARED, ports[remote], retired, preshared=generation)
             record = next_record(found.get((host, remote)), order.step, new)
             if record is not None:
                 records[host, remote] = record
@@ -236,6 +267,7 @@ def _with_record(
             continue
         if remote not in unread:
             rows[remote] = {"phase": record.phase, "port": record.port, "retired": record.retired}
+            rows[remote].update({"preshared": record.preshared} if record.preshared else {})
         pending = Pending(f"public key of {node.node_name} towards {remote}{NEXT}")
         annotations.update({names["state"]: record.state, names["key"]: record.key or pending})
         published.update((key, held[key]) for key in names.values() if isinstance(held.get(key), str))

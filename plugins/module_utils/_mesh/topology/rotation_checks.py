@@ -9,6 +9,7 @@ import typing as t
 from ..._plan.mesh_plan import MeshPlan
 from ..._values.generations import bypass_device
 from ..semaphore.annotations import key_of
+from ..semaphore.preshared import OFF
 from ..semaphore.rotation import ASIDE, BACK, DONE, FINISHED, GO_ASIDE, GO_BACK, NO_STEP, PREPARE, RENEW, allowed_step
 from .generations import node_devices, records_of
 
@@ -44,6 +45,12 @@ def refusal(mesh: MeshPlan, hosts: t.Collection[str], limited: t.Collection[str]
     )
     if contested:
         return f"{_few(contested)} claims what another node claims too; settle that first, see the warnings of the plan [contested]"
+    without = unmanaged(mesh, mesh.nodes) if mesh.preshared else []
+    if without:
+        return (
+            f"{_few(without)} is no host of this inventory, and upstream programs know no preshared keys: its pairs would be cut. Add it to the inventory, or "
+            "leave preshared: false [not_preshared]"
+        )
     others = unmanaged(mesh, hosts)
     if others and not in_place:
         return (
@@ -87,6 +94,7 @@ def lines(mesh: MeshPlan, hosts: t.Collection[str], state: str, in_place: bool) 
     if not {ASIDE, BACK}.intersection(phases):
         for host in sorted(hosts):
             found += _host_lines(mesh, host)
+        found += _preshared_lines(mesh, hosts)
     others = unmanaged(mesh, hosts) if in_place else []
     if others:
         found.append(f"in place, with loss ({_COST}): pairs with {_few(others)}")
@@ -102,6 +110,26 @@ def _host_lines(mesh: MeshPlan, host: str) -> list[str]:
             name = settings.device
             rows.append(f"{host}: new key of {name}, meanwhile by {bypass_device(name)}, with {_few(peers)}")
     return rows
+
+
+def _preshared_lines(mesh: MeshPlan, hosts: t.Collection[str]) -> list[str]:
+    """What becomes of preshared keys. Their generation changes with new keys of all nodes only."""
+    nodes = [node for node in mesh.nodes.values() if node.publishable]
+    present = sorted(
+        {node.preshared.get(remote, OFF) for node in nodes for remote in mesh.clusters[node.cluster].remotes}
+    )
+    if present == [mesh.preshared] or not present:
+        return []
+    if not {host for host, node in mesh.nodes.items() if node.publishable}.issubset(hosts):
+        return [
+            "preshared keys stay as they are: they change with new keys of all nodes, so run rotate_keys without rotate_nodes"
+        ]
+    before, after = ", ".join(_shown(number) for number in present), _shown(mesh.preshared)
+    return [f"preshared keys of all pairs: {before} -> {after}"]
+
+
+def _shown(generation: int) -> str:
+    return f"generation {generation}" if generation else "none"
 
 
 def unfinished(

@@ -100,8 +100,8 @@ def fabric(hosts: tuple[str, ...]) -> Fabric:
 
 
 @functools.cache
-def plan(published: t.Any, reported: t.Any, order: str, changing: tuple[str, ...]) -> MeshPlan:
-    """The real plan. reported: {host: ((remote, key), ...)} as pairs."""
+def plan(published: t.Any, reported: t.Any, order: str, changing: tuple[str, ...], preshared: int = 0) -> MeshPlan:
+    """The real plan. reported: {host: ((remote, key), ...)} as pairs. preshared: the generation that the inventory asks for."""
     listings: dict[str, t.Any] = {"aws": {"nodes": []}, "gcp": {"nodes": []}}
     for host, pairs in published:
         cluster, cidr, address = HOSTS[host]
@@ -114,7 +114,7 @@ def plan(published: t.Any, reported: t.Any, order: str, changing: tuple[str, ...
         )
     reports = host_reports({host: {"public_keys": dict(keys)} for host, keys in reported})
     mesh = plan_semaphore_mesh(fabric(tuple(host for host, _pairs in published)), listings, reports)
-    found = with_rotation(mesh, listings, reports, Order(order, changing))
+    found = with_rotation(mesh, listings, reports, Order(order, changing), preshared)
     assert list(found.refused) == []
     return found
 
@@ -169,6 +169,9 @@ class Model:
     #: The number of the bypass key that each host made last is not followed: a key that comes again is one more thing that may go wrong.
     made: tuple[tuple[str, int], ...] = ()
 
+    #: The generation of preshared keys that the inventory asks for.
+    preshared = 0
+
     # --- the rule of WireGuard -----------------------------------------------------------------------------------
 
     def agree(self, nodes: dict[str, Node], x: str, y: str, bypass: bool) -> bool:
@@ -211,7 +214,7 @@ class Model:
         wish = ABANDONED if kind == ABANDONED else FINISHED
         records = records_of(plan(state.published, (), NO_STEP, ()))
         order = NO_STEP if kind == SITE else allowed_step(STEPS[step], records, wish)
-        arguments = (state.published, (), order, self.changing)
+        arguments = (state.published, (), order, self.changing, self.preshared)
         return state._replace(run=Run(kind, step, order, "apply", arguments, frozenset(self.hosts), frozenset()))
 
     def after(self, state: State) -> t.Iterator[State]:
@@ -259,7 +262,7 @@ class Model:
         if run.stage == "publish":
             nodes = dict(state.nodes)
             reported = tuple((host, self.keys(host, nodes[host])) for host in sorted(run.there))
-            again = (state.published, reported, run.order, self.changing)
+            again = (state.published, reported, run.order, self.changing, self.preshared)
             news = {
                 host for host in run.there if node_devices(plan(*again), host) != node_devices(plan(*run.plan), host)
             }
