@@ -20,6 +20,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.semapho
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import rotation_checks
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
+from ansible_collections.multicluster.network.plugins.module_utils._status.model import key_age
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars
 
 Data = dict[str, t.Any]
@@ -39,6 +40,7 @@ class _Rotation(ActionBase):
                 "state": {"type": "str", "choices": list(STATES), "default": FINISHED},
                 "nodes": {"type": "list", "elements": "str", "default": []},
                 "in_place": {"type": "bool", "default": False},
+                "older_than": {"type": "str", "default": ""},
             }
         )
         hostvars = run_vars(self, variables)
@@ -46,6 +48,8 @@ class _Rotation(ActionBase):
         if not mesh.fabric:
             raise AnsibleActionFail("the mesh is not planned in this run")
         hosts = self._hosts(options["nodes"], mesh, variables)
+        if options["older_than"]:
+            hosts = self._due(options["older_than"], hosts, mesh, hostvars)
         step, state = options["step"], options["state"]
         if step == BEGIN:
             limited = set(map(str, variables["ansible_play_hosts_all"])) if variables.get("ansible_limit") else None
@@ -70,6 +74,15 @@ class _Rotation(ActionBase):
             of_cluster = [host for host, node in mesh.nodes.items() if node.cluster == name]
             found.update(of_cluster or groups.get(name) or [name])
         return sorted(map(str, found))
+
+    def _due(self, age: str, hosts: list[str], mesh: MeshPlan, hostvars: t.Any) -> list[str]:
+        """Those with a key that is older, of one cluster. Raises AnsibleActionFail."""
+        infos = collected.of_hosts(hostvars, mesh.nodes, kept.NODE_INFO)
+        ages = {host: key_age(info["node"]) for host, info in infos.items() if info.get("node")}
+        try:
+            return rotation_checks.due_hosts(mesh, hosts, ages, rotation_checks.parse_age(age))
+        except ValueError as error:
+            raise AnsibleActionFail(str(error)) from None
 
     def _judge(self, step: str, state: str, mesh: MeshPlan, hostvars: t.Any, variables: t.Mapping[str, t.Any]) -> None:
         """Raises AnsibleActionFail where the step before is not done everywhere."""

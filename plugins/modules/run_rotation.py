@@ -32,6 +32,13 @@ options:
     type: list
     elements: str
     default: []
+  older_than:
+    description:
+      - An age such as V(90d) or V(12h). Only nodes with a key that is older get new keys, and only those of one cluster, the one with the oldest key. Needs
+        the results of M(multicluster.network.node_info) of all nodes in the run.
+      - Where an earlier run has begun a rotation, it is ended first, and no further node gets new keys.
+    type: str
+    default: ""
   in_place:
     description: Whether the key towards nodes that this inventory does not manage may change in place, which loses packets of these pairs.
     type: bool

@@ -314,7 +314,7 @@ def parse_node(raw: Raw) -> NodeSpec:
 
 
 def _parse_preshared_keys(given: t.Mapping[t.Any, t.Any]) -> dict[str, str]:
-    """{file: key} as it came. Raises ValueRefused ``bad_preshared_key``, whose message has no key."""
+    """{file: key} as it came. Raises ValueRefused ``bad_preshared_key`` without a key in its message."""
     for path, key in given.items():
         if not is_preshared_file(path) or len(raw_bytes(key)) != 32:
             raise ValueRefused("bad_preshared_key", f"{quoted(path)} is no file of a preshared key, or it has none")

@@ -260,13 +260,13 @@ def names_to_resolve(peers: t.Iterable[Peer]) -> list[str]:
 
 
 def preshared_files(peers: t.Iterable[Peer]) -> list[str]:
-    """Paths of desired preshared keys whose fingerprints are to be read, sorted."""
-    files = [peer.preshared for peer in peers if peer.preshared and peer.preshared.fingerprint is None]
-    return sorted({preshared.file for preshared in files if preshared.file})
+    """Paths of desired preshared keys with a fingerprint that is still to be read, sorted."""
+    given = [peer.preshared for peer in peers if peer.preshared and peer.preshared.fingerprint is None]
+    return sorted({preshared.file for preshared in given if preshared.file})
 
 
 def with_fingerprints(peers: t.Iterable[Peer], known: t.Mapping[str, str]) -> tuple[Peer, ...]:
-    """Peers whose preshared keys came with the call. known: path of a preshared key -> its fingerprint."""
+    """Peers with the fingerprints of preshared keys that came with the call. known: path of a preshared key -> its fingerprint."""
     found = []
     for peer in peers:
         path = peer.preshared.file if peer.preshared else None

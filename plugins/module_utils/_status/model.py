@@ -341,7 +341,7 @@ def _node(
             if row["state"] in (STALE, NEVER) and f"{row['peer_cluster']}/{row['peer']}" in unreachable
         ),
         "oldest": max((row["age"] for row in tunnels if row["age"] is not None), default=None),
-        "key_age": _key_age(read),
+        "key_age": key_age(read),
         **_rotation(about),
         "rx": sum(row["rx"] for row in tunnels),
         "tx": sum(row["tx"] for row in tunnels),
@@ -358,7 +358,7 @@ def _rotation(about: NodePlan) -> Data:
     return dict(found, preshared=dict(about.preshared)) if about.preshared else found
 
 
-def _key_age(read: Facts) -> int | None:
+def key_age(read: Facts) -> int | None:
     """Seconds since the oldest key of the node was written, by its own clock; None where that is not known."""
     now, times = read.get("now"), [row.get("since") for row in read.get("keys") or () if isinstance(row, t.Mapping)]
     ages = [

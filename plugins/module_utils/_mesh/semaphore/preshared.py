@@ -34,7 +34,7 @@ class End(t.NamedTuple):
 
 
 def read_secret(text: object) -> bytes:
-    """The 32 bytes of ``preshared_secret``. Raises ValueRefused ``bad_preshared_secret``, whose message has none of the text."""
+    """The 32 bytes of ``preshared_secret``. Raises ValueRefused ``bad_preshared_secret`` with none of the text in its message."""
     try:
         raw = key_bytes(parse_key(text.strip() if isinstance(text, str) else text))
     except ValueRefused:
@@ -55,13 +55,13 @@ def pair_key(secret: bytes, fabric: str, generation: int, one: End, other: End) 
 
 
 def hkdf(secret: bytes, salt: bytes, info: bytes) -> bytes:
-    """32 bytes by HKDF with SHA-256 (RFC 5869), whose output is one block."""
+    """32 bytes by HKDF with SHA-256 (RFC 5869), which are one block of its output."""
     extracted = hmac.new(salt, secret, hashlib.sha256).digest()
     return hmac.new(extracted, info + b"\x01", hashlib.sha256).digest()
 
 
 def file_of(key_file: str, key: str) -> str:
-    """Where a node keeps a preshared key: alongside the private key of its device, under a name that tells two keys apart and reveals neither.
+    """Where a node keeps a preshared key: alongside the private key of its device, under a name that differs for two keys and reveals neither.
 
     A file never changes, so that a change that is taken back finds what it had.
     """
@@ -88,5 +88,5 @@ def parse_generation(given: object, name: str) -> int:
 
 
 def pair_generation(one: int, other: int) -> int:
-    """The generation of a pair: the later one, so that a node which says that it has none does not take that of the other end away."""
+    """The generation of a pair: the later one, so that a node which claims to have none does not take that of the other end away."""
     return max(one, other)

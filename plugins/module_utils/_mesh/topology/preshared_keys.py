@@ -44,7 +44,7 @@ def generations(
     desired: int,
     refused: list[Data],
 ) -> Generations:
-    """The generation of each device of each host whose cluster was read. held: {(cluster, node): annotations}; refused: gets what is no generation.
+    """The generation of each device of each host in a cluster that was read. held: {(cluster, node): annotations}; refused: gets what is no generation.
 
     A node without a published key begins with the desired one. While keys are rotated, a key that has replaced the retired one goes with that of the record.
     """
@@ -110,7 +110,7 @@ def without_strangers(mesh: MeshPlan) -> MeshPlan:
 
 
 def marked(mesh: MeshPlan, host: str, devices: t.Iterable[Data]) -> list[Data]:
-    """The devices of a host, whose peers have ``preshared_key`` {generation} where they have such a key, and ``preshared`` {node, public_key} of the host.
+    """The devices of a host. Their peers have ``preshared_key`` {generation} where they have such a key, and they ``preshared`` {node, public_key} of the host.
 
     Without its own public key a host can be given no peer of that kind: the peer waits. Where its cluster could not be read, all peers stay as they are.
     """
@@ -173,13 +173,3 @@ def _with_key(row: Data, device: Data, own: End, fabric: str, secret: bytes, key
     path = file_of(device["private_key_file"], key)
     keys[path] = key
     return dict(row, preshared_key={"file": path})
-
-
-def needs_secret(devices: t.Iterable[Data]) -> bool:
-    """Whether a peer of these devices has a preshared key."""
-    return any(
-        row.get("preshared_key")
-        for device in devices
-        for rows in ("peers", "contested")
-        for row in device.get(rows) or ()
-    )

@@ -4,16 +4,20 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..._plan.mesh_plan import MeshPlan
 from ..._values.generations import bypass_device
+from ..._values.refused import ValueRefused, quoted
 from ..semaphore.annotations import key_of
 from ..semaphore.preshared import OFF
 from ..semaphore.rotation import ASIDE, BACK, DONE, FINISHED, GO_ASIDE, GO_BACK, NO_STEP, PREPARE, RENEW, allowed_step
 from .generations import node_devices, records_of
 
 Data = dict[str, t.Any]
+_UNITS = {"d": 86400, "h": 3600, "min": 60, "s": 1}
+_AGE = re.compile(r"([1-9][0-9]{0,5})(d|h|min|s)\Z", re.ASCII)
 #: How many names a message has.
 _SHOWN = 6
 #: What a key that changes in place costs where the other end learns it by an event, and what it waits for otherwise.
@@ -60,6 +64,30 @@ def refusal(mesh: MeshPlan, hosts: t.Collection[str], limited: t.Collection[str]
     return ""
 
 
+def parse_age(text: str) -> int:
+    """Seconds of ``90d``, ``12h``, ``30min`` or ``600s``. Raises ValueRefused."""
+    found = _AGE.match(text)
+    if found is None:
+        raise ValueRefused("bad_age", f"rotate_older_than: {quoted(text)} is no age such as 90d or 12h")
+    return int(found.group(1)) * _UNITS[found.group(2)]
+
+
+def due_hosts(mesh: MeshPlan, hosts: t.Collection[str], ages: t.Mapping[str, int | None], limit: int) -> list[str]:
+    """Of these hosts those with a key older than so many seconds, of one cluster: the one with the oldest key. None while an earlier rotation goes on.
+
+    ages: seconds by host, None where it has no key. Raises ValueRefused ``unreachable`` where a node of the fabric did not report.
+    """
+    missing = sorted(host for host, node in mesh.nodes.items() if node.publishable and host not in ages)
+    if missing:
+        message = f"{_few(missing)} did not report the age of its keys, and keys change by their age only while all nodes answer [unreachable]"
+        raise ValueRefused("unreachable", message)
+    old = {host: age for host in hosts for age in [ages.get(host)] if age is not None and age > limit}
+    if not old or records_of(mesh):
+        return []
+    oldest = max(sorted(old), key=lambda host: old[host])
+    return sorted(host for host in old if mesh.node(host).cluster == mesh.node(oldest).cluster)
+
+
 def participants(mesh: MeshPlan, hosts: t.Collection[str]) -> set[str]:
     """The hosts that a rotation concerns: those with new keys, and the nodes of the other clusters."""
     nodes = mesh.nodes
@@ -95,6 +123,8 @@ def lines(mesh: MeshPlan, hosts: t.Collection[str], state: str, in_place: bool) 
         for host in sorted(hosts):
             found += _host_lines(mesh, host)
         found += _preshared_lines(mesh, hosts)
+        if not hosts and not phases:
+            found.append("no key is older than rotate_older_than, so none changes")
     others = unmanaged(mesh, hosts) if in_place else []
     if others:
         found.append(f"in place, with loss ({_COST}): pairs with {_few(others)}")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preshared keys: their derivation, whose peers have them, what a plan and a node's part have of them, and what is refused by name."""
+"""Preshared keys: their derivation, which peers have them, what a plan and a node's part have of them, and what is refused by name."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def given(mesh: MeshPlan, host: str) -> dict[str, str]:
 
 
 def test_the_derivation_is_hkdf_with_sha_256() -> None:
-    """Test case 1 of RFC 5869, whose output begins with the same 32 bytes; case 3 has neither salt nor info."""
+    """Test case 1 of RFC 5869, with an output that begins with the same 32 bytes; case 3 has neither salt nor info."""
     first = hkdf(b"\x0b" * 22, bytes(range(13)), bytes(range(0xF0, 0xFA)))
     assert first.hex() == "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf"
     third = hkdf(b"\x0b" * 22, bytes(32), b"")
@@ -188,7 +188,7 @@ def test_both_ends_of_each_pair_get_the_same_key_and_nobody_else_has_it() -> Non
     assert set(found["gcp-1"]) == {"aws-1"}
 
 
-def test_a_node_that_says_it_has_none_does_not_take_it_from_its_pairs() -> None:
+def test_a_node_that_claims_to_have_none_does_not_take_it_from_its_pairs() -> None:
     """Whoever may write a Node's annotations turns nothing off (threat: downgrade)."""
     mesh = planned(present={"gcp-1": 1, "gcp-2": 1}, desired=1)
     assert set(given(mesh, "aws-1")) == {"gcp-1", "gcp-2"}

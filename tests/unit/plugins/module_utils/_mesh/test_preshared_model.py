@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Preshared keys that are turned on, rotated and turned off, in every order of steps, other runs, kills and lost nodes: no packet of a pair is dropped.
 
-The model of a rotation of keys, whose peers have the preshared keys that the real plan and the real derivation give them as well.
+The model of a rotation of keys, and its peers have the preshared keys that the real plan and the real derivation give them as well.
 """
 
 from __future__ import annotations
