@@ -126,21 +126,8 @@ def test_no_reachable_state_drops_a_packet_of_a_pair(before: int, after: int) ->
     model, found = states(before, after)
     steps = {(state.run.kind, state.run.order) for state in found if state.run is not None}
     assert {(FINISHED, step) for step in STEPS} <= steps
-    mixed = [state for state in found if not model.agree(dict(state.nodes), "a", "b", bypass=False)]
-    assert mixed  # the device cannot carry packets for a time, and none is sent by it
-
-
-@pytest.mark.parametrize("before, after", WHOLE)
-def test_the_next_run_ends_the_change_from_wherever_one_stopped(before: int, after: int) -> None:
-    model, found = states(before, after)
-    for state in found:
-        if state.run is not None:
-            continue
-        for _time in range(2):  # the first one ends what an earlier run with fewer steps began
-            way = list(model.undisturbed(state, FINISHED))
-            assert not any(map(model.dropped, way))
-            state = way[-1]
-        model.clean(state, after)
+    # the device cannot carry packets for a time, and none is sent by it
+    assert any(not model.agree(dict(state.nodes), "a", "b", bypass=False) for state in found)
 
 
 @pytest.mark.parametrize("before, after", CHANGES)
