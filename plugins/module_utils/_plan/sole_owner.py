@@ -82,27 +82,19 @@ def sole_record(
 
     whole: everything but metadata and status is ours. Otherwise only what we applied is.
     """
-    entries = (obj.get("metadata") or {}).get("managedFields") or []
     if all(entry.get("manager") == manager or entry.get("subresource") for entry in record_of(obj)):
         return None
     mine = _our_metadata(obj, manager)
     content = set() if whole else _applied(obj, manager)
     made: list[dict[str, t.Any]] = []
-    for entry in entries:
-        tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
-        if not isinstance(tree, dict) or entry.get("manager") == manager or entry.get("subresource"):
-            made.append(entry)
-            continue
-        leaves = [leaf for part in tree for leaf in _leaves(tree[part], (part,))]
+    for entry, leaves in _record(obj, lambda row: row.get("manager") != manager and not row.get("subresource")):
         left = [
             leaf
-            for leaf in leaves
+            for leaf in leaves or ()
             if leaf not in mine and (leaf[0] in _APART or _within(leaf, kept) or not (whole or _covered(leaf, content)))
         ]
-        if len(left) == len(leaves):
-            made.append(entry)
-        elif any(leaf[-1] != "." for leaf in left):
-            made.append(dict(entry, fieldsV1=tree_of(_without_empty_maps(left))))
+        made += _reduced(entry, left) if leaves and len(left) < len(leaves) else [entry]
+    entries = obj["metadata"]["managedFields"]
     return made if len(made) != len(entries) or made != entries else None
 
 
@@ -120,14 +112,8 @@ def given_up_record(obj: Object, manager: str, paths: t.Iterable[Path]) -> list[
     """
     desired = {tuple("f:" + name for name in path) for path in paths}
     made: list[dict[str, t.Any]] = []
-    for entry in (obj.get("metadata") or {}).get("managedFields") or []:
-        tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
-        if not isinstance(tree, dict) or entry.get("subresource") or entry.get("manager") != manager:
-            made.append(entry)
-            continue
-        left = [leaf for part in tree for leaf in _leaves(tree[part], (part,)) if leaf not in desired]
-        if any(leaf[-1] != "." for leaf in left):
-            made.append(dict(entry, fieldsV1=tree_of(_without_empty_maps(left))))
+    for entry, leaves in _record(obj, lambda row: row.get("manager") == manager and not row.get("subresource")):
+        made += [entry] if leaves is None else _reduced(entry, [leaf for leaf in leaves if leaf not in desired])
     return made or [{}]  # an empty entry is the API's way to say nobody
 
 
@@ -149,22 +135,15 @@ def handed_over(
     """
     made: list[dict[str, t.Any]] = []
     given: dict[tuple[str, str], list[dict[str, t.Any]]] = {}
-    for entry in (obj.get("metadata") or {}).get("managedFields") or []:
-        tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
-        if not isinstance(tree, dict) or not is_ours(entry):
-            made.append(entry)
-            continue
-        leaves = [leaf for part in tree for leaf in _leaves(tree[part], (part,))]
-        goes = [leaf for leaf in leaves if within is None or within(leaf)]
-        if not goes:
+    for entry, leaves in _record(obj, is_ours):
+        goes = [leaf for leaf in leaves or () if within is None or within(leaf)]
+        if not goes or leaves is None:
             made.append(entry)
             continue
         given.setdefault((str(entry.get("apiVersion")), str(entry.get("subresource") or "")), []).append(
             dict(entry, fieldsV1=tree_of(goes))
         )
-        left = [leaf for leaf in leaves if leaf not in goes]
-        if any(leaf[-1] != "." for leaf in left):
-            made.append(dict(entry, fieldsV1=tree_of(_without_empty_maps(left))))
+        made += _reduced(entry, [leaf for leaf in leaves if leaf not in goes])
     for (version, subresource), entries in sorted(given.items()):
         same = [
             row
@@ -223,19 +202,13 @@ def taken_paths(obj: Object, manager: str, paths: t.Iterable[Path]) -> list[dict
     desired = {tuple("f:" + name for name in path) for path in paths}
     made: list[dict[str, t.Any]] = []
     taken: dict[str, set[Path]] = {}
-    for entry in (obj.get("metadata") or {}).get("managedFields") or []:
-        tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
-        if not isinstance(tree, dict) or entry.get("subresource") or entry.get("manager") == manager:
+    for entry, leaves in _record(obj, lambda row: row.get("manager") != manager and not row.get("subresource")):
+        goes = desired.intersection(leaves or ())
+        if not goes or leaves is None:
             made.append(entry)
             continue
-        leaves = [leaf for part in tree for leaf in _leaves(tree[part], (part,))]
-        left = [leaf for leaf in leaves if leaf not in desired]
-        if len(left) == len(leaves):
-            made.append(entry)
-            continue
-        taken.setdefault(str(entry.get("apiVersion")), set()).update(set(leaves) & desired)
-        if any(leaf[-1] != "." for leaf in left):
-            made.append(dict(entry, fieldsV1=tree_of(_without_empty_maps(left))))
+        taken.setdefault(str(entry.get("apiVersion")), set()).update(goes)
+        made += _reduced(entry, [leaf for leaf in leaves if leaf not in goes])
     for version, leaves_of_it in sorted(taken.items()):
         made.append(
             {
@@ -305,6 +278,23 @@ def _too_much(desired: list[t.Any], actual: list[t.Any], theirs: t.Any) -> bool:
 
 
 # -- trees of fields as sets of paths --------------------------------------------------------------------------------
+
+
+def _record(obj: Object, concerned: t.Callable[[Object], bool]) -> t.Iterator[tuple[t.Any, list[Path] | None]]:
+    """Each entry of the record with the ends of its tree; None for one that is not concerned or has no tree, and stays as it is."""
+    for entry in (obj.get("metadata") or {}).get("managedFields") or []:
+        tree = entry.get("fieldsV1") if isinstance(entry, dict) else None
+        if isinstance(tree, dict) and concerned(entry):
+            yield entry, [leaf for part in tree for leaf in _leaves(tree[part], (part,))]
+        else:
+            yield entry, None
+
+
+def _reduced(entry: Object, left: list[Path]) -> list[dict[str, t.Any]]:
+    """The entry with what is left of its fields; none where nothing is."""
+    if all(leaf[-1] == "." for leaf in left):
+        return []
+    return [dict(entry, fieldsV1=tree_of(_without_empty_maps(left)))]
 
 
 def _inside(tree: t.Any, name: str) -> t.Any:
