@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from .._values.addresses import readable_address
-from .._values.text import lower
+from .._values.text import in_short, lower
 from .reservations import CREATED, DEFAULT_DOMAIN, PENDING, Reservation, is_control_plane_service
 from .settings import EMPTY, KUBE_VIP, METALLB
 
@@ -344,8 +344,6 @@ def sentences(cluster: str, rows: t.Sequence[t.Mapping[str, str]]) -> list[str]:
     """One for each reason."""
     found = []
     for reason in sorted({row["reason"] for row in rows}):
-        these = [row for row in rows if row["reason"] == reason]
-        named = ", ".join(f"{row['address']} ({row['service']})" for row in these[:NAMED])
-        more = f" and {len(these) - NAMED} more" if len(these) > NAMED else ""
-        found.append(f"{cluster}: nobody announces {named}{more}: {reason}")
+        named = [f"{row['address']} ({row['service']})" for row in rows if row["reason"] == reason]
+        found.append(f"{cluster}: nobody announces {in_short(named, NAMED)}: {reason}")
     return found

@@ -8,7 +8,7 @@ import typing as t
 
 from .._values.keys import fingerprint
 from .._values.refused import ValueRefused, quoted
-from .._values.text import is_alnum, parse_subdomain
+from .._values.text import in_short, is_alnum, parse_subdomain
 from .budget import check_budget
 from .deletable import may_delete, why_it_stays
 from .objects import (
@@ -316,8 +316,7 @@ def _ends(patch: t.Mapping[str, t.Any], path: tuple[str, ...] = ()) -> list[tupl
 
 
 def _shown(paths: t.Sequence[tuple[str, ...]]) -> str:
-    names = sorted({".".join(path) for path in paths})
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return in_short(sorted({".".join(path) for path in paths}), 5)
 
 
 def _part(value: t.Any, shape: t.Mapping[str, t.Any]) -> t.Any:

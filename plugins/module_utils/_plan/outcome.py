@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
+from .._values.text import in_short
+
 OK, FAILED, NOT_ASKED, NOT_PROVEN = "ok", "failed", "not asked", "not proven"
 #: The table ends after so many clusters, the worst first, and the list after so many errors; what is left out is counted.
 SHOWN_CLUSTERS = 20
@@ -289,8 +291,7 @@ def refused_lines(
         # a refusal quotes what somebody else wrote, and a play may keep these lines as variables: nothing in them is a template
         about, message = about.replace("{", "\\x7b"), message.replace("{", "\\x7b")
         text = message if message.startswith(about) else f"{about}: {message}"
-        more = f" and {len(hosts) - SEEN_BY} more" if len(hosts) > SEEN_BY else ""
-        seen = f" (refused by {', '.join(hosts[:SEEN_BY])}{more})" if hosts else ""
+        seen = f" (refused by {in_short(hosts, SEEN_BY)})" if hosts else ""
         seen += f" (also in {', '.join(alike[1:])})" if alike[1:] else ""
         found.append(f"refused: {text} [{reason}]{seen}")
     if len(found) > LINES:

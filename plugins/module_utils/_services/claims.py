@@ -16,6 +16,7 @@ from .._values.addresses import Address, Network, parse_address, parse_network, 
 from .._values.exported_ranges import ExportedRanges
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused, quoted
+from .._values.text import in_short
 from .endpoints import Endpoint, Group
 from .mirror_services import Object
 
@@ -183,8 +184,7 @@ def check_groups(groups: t.Sequence[Group], source: str, label: str, guard: Guar
     refusals = []
     for reason in sorted(bad):
         reported = sorted(set(bad[reason]))
-        more = f" and {len(reported) - _SHOWN} more" if len(reported) > _SHOWN else ""
-        refusals.append(Refusal(label, reason, f"left out: {'; '.join(reported[:_SHOWN])}{more}"))
+        refusals.append(Refusal(label, reason, f"left out: {in_short(reported, _SHOWN, '; ')}"))
     return kept, refusals
 
 

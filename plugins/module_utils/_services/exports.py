@@ -11,6 +11,7 @@ from .._plan.plan import Refusal
 from .._values.exported_ranges import ExportedRanges
 from .._values.refused import ValueRefused, quoted
 from .._values.selectors import Requirement, matches, unmet
+from .._values.text import in_short
 from .claims import Guard, check_groups, check_service
 from .endpoints import ADDRESSES, Group, from_endpoints, from_slice
 from .global_services import GLOBAL, MIRRORED_SLICE, ExportingCluster, exporting_cluster, service_of
@@ -197,10 +198,8 @@ def _unlabelled(cluster: str, listed: Listed, options: Options, exports: Exports
 def _missing(parts: t.Sequence[tuple[str, int]], missing: str) -> str:
     count = sum(number for dummy, number in parts)
     names = [what for what, dummy in sorted(parts)]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return "{0}{1} {2} not the label {3}, so {4} {5} left out; a Service's own label does not count for endpoints that Kubernetes does not make".format(
-        ", ".join(names[:NAMED]),
-        more,
+    return "{0} {1} not the label {2}, so {3} {4} left out; a Service's own label does not count for endpoints that Kubernetes does not make".format(
+        in_short(names, NAMED),
         "has" if len(names) == 1 else "have",
         quoted(missing),
         "1 endpoint" if count == 1 else f"{count} endpoints",

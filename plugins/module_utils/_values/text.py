@@ -106,6 +106,12 @@ def text_of(value: t.Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def in_short(texts: t.Sequence[str], most: int, joint: str = ", ") -> str:
+    """The first texts, at most so many, and how many more there are."""
+    more = len(texts) - most
+    return joint.join(texts[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def field(values: t.Mapping[str, t.Any], key: str) -> t.Any:
     """The value of a key in any case, None when it is absent. The exact spelling wins, then the last of the others."""
     if key in values:

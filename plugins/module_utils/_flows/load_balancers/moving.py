@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._kubernetes import workloads
-from ..._kubernetes.client import Client, segment
+from ..._kubernetes.client import Client
 from ..._kubernetes.errors import KubeError
 from ..._loadbalancers.former import FORMERS, Former, Marks, at_work, former_of, ingress_of, marks_of, without
 from ..._loadbalancers.service_plan import LEAVE, Action
@@ -22,7 +22,8 @@ from ..._plan.plan import Change
 from ..._plan.sole_owner import Path
 from ..._values.addresses import readable_address
 from ..._values.refused import ValueRefused
-from .writes import Object, Put, record_taken
+from ..._values.text import in_short
+from .writes import Object, Put, path_of, record_taken
 
 STATUS, FIELD = "status", "field"
 #: What the next controller reads: the status alone, the field of the Service, or its own annotation.
@@ -62,8 +63,8 @@ def take_marks(
             continue
         there, why = _there(client, former)
         if there:
-            named = ", ".join(there[:3]) + (f" and {len(there) - 3} more" if len(there) > 3 else "")
-            notes.append(_STILL.format(former.title, named, keys[0] if len(keys) == 1 else f"{len(keys)} Services"))
+            services = keys[0] if len(keys) == 1 else f"{len(keys)} Services"
+            notes.append(_STILL.format(former.title, in_short(there, 3), services))
         for key in keys:
             marks = marks_of(objects[key], former)
             goes = bool(marks.names) and not there and not why
@@ -88,7 +89,9 @@ def take_records(cluster: str, objects: t.Mapping[str, Object], taken: t.Collect
 
     puts: list[Put] = []
     for key in sorted(taken):
-        puts += record_taken("Service", f"{cluster}/{key}", _path(objects[key]), objects[key], theirs, within, manager)
+        puts += record_taken(
+            "Service", f"{cluster}/{key}", path_of(objects[key]), objects[key], theirs, within, manager
+        )
     return puts
 
 
@@ -109,11 +112,6 @@ def _there(client: Client, former: Former) -> tuple[list[str], str]:
         return [], error.message
 
 
-def _path(obj: Object) -> str:
-    meta = obj["metadata"]
-    return f"/api/v1/namespaces/{segment(str(meta['namespace']))}/services/{segment(str(meta['name']))}"
-
-
 def _put(cluster: str, key: str, obj: Object, marks: Marks) -> list[Put]:
     meta, status = without(obj, marks)
     ident, found = f"{cluster}/{key}", []
@@ -129,11 +127,11 @@ def _put(cluster: str, key: str, obj: Object, marks: Marks) -> list[Put]:
         change = Change(
             "update", "Service", ident, {"left by " + marks.former.name: names}, {"left by " + marks.former.name: []}
         )
-        found.append(Put(change, _path(obj), _patch(obj, meta, None), stage=3, again=lambda now: again(now, False)))
+        found.append(Put(change, path_of(obj), _patch(obj, meta, None), stage=3, again=lambda now: again(now, False)))
     if status:
         change = Change("update", "Service status", ident, {"conditions": list(marks.conditions)}, {"conditions": []})
         found.append(
-            Put(change, _path(obj) + "/status", _patch(obj, {}, status), stage=4, again=lambda now: again(now, True))
+            Put(change, path_of(obj) + "/status", _patch(obj, {}, status), stage=4, again=lambda now: again(now, True))
         )
     return found
 
@@ -220,7 +218,7 @@ def _left(
             "status": addresses,
         }
         found.append(
-            Put(Change("update", "Service", ident, before, shown), _path(obj), patch(obj), stage=1, again=patch)
+            Put(Change("update", "Service", ident, before, shown), path_of(obj), patch(obj), stage=1, again=patch)
         )
 
     def forget(now: Object) -> dict[str, t.Any] | None:
@@ -239,7 +237,7 @@ def _left(
     )
     if managers or found:
         change = Change("update", "Service", ident, {"managers": managers}, {"managers": []})
-        found.append(Put(change, _path(obj), forget(obj), stage=5, again=forget))
+        found.append(Put(change, path_of(obj), forget(obj), stage=5, again=forget))
     return found
 
 

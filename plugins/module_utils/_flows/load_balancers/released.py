@@ -20,7 +20,7 @@ from ..._plan.objects import record_of
 from ..._plan.plan import Change
 from ..._plan.sole_owner import NOBODY, Path, handed_over
 from .read import NODES, ClusterState, is_ours
-from .writes import Object, Put
+from .writes import Object, Put, path_of
 
 Patch = dict[str, t.Any]
 
@@ -83,8 +83,7 @@ def given_up(
 
 
 def _service(setup: Setup, key: str, obj: Object) -> list[Put]:
-    meta = obj["metadata"]
-    path = f"/api/v1/namespaces/{segment(str(meta['namespace']))}/services/{segment(str(meta['name']))}"
+    meta, path = obj["metadata"], path_of(obj)
     have = list(meta.get("finalizers") or ())
     last = given_up(setup.cluster, "Service", obj, path)._replace(stage=1)
     if setup.static or FINALIZER in have or meta.get("deletionTimestamp"):

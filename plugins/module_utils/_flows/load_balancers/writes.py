@@ -341,6 +341,12 @@ class CarriedOut(DryRun):
 ANNOTATIONS = {METALLB: "metallb.io/loadBalancerIPs", KUBE_VIP: "kube-vip.io/loadbalancerIPs"}
 
 
+def path_of(obj: Object) -> str:
+    """Where the API server has a Service."""
+    meta = obj["metadata"]
+    return f"/api/v1/namespaces/{segment(str(meta['namespace']))}/services/{segment(str(meta['name']))}"
+
+
 def service_puts(setup: Setup, state: t.Any, actions: t.Iterable[Action]) -> list[Put]:
     """One patch for each Service and sub-resource."""
     found = []
@@ -349,8 +355,7 @@ def service_puts(setup: Setup, state: t.Any, actions: t.Iterable[Action]) -> lis
         if obj is None or action.action not in (SET_ADDRESS, CLEAR_ADDRESS, REPORT, LET_GO):
             continue
         ident = f"{setup.cluster}/{action.service}"
-        meta = obj["metadata"]
-        path = f"/api/v1/namespaces/{segment(str(meta['namespace']))}/services/{segment(str(meta['name']))}"
+        path = path_of(obj)
         if is_pending(action.address):
             if action.action == SET_ADDRESS:
                 found.append(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._values.refused import quoted
+from ..._values.text import in_short
 from .variables import Finding
 
 #: So many hosts are named: of a variable, of an inventory.
@@ -34,8 +35,7 @@ def placer(groups: t.Mapping[str, t.Sequence[str]]) -> t.Callable[[t.Sequence[st
             return f"group {group}"
         if len(hosts) == 1:
             return f"host {hosts[0]}"
-        more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
-        return f"hosts {', '.join(sorted(hosts)[:_SHOWN])}{more}"
+        return f"hosts {in_short(sorted(hosts), _SHOWN)}"
 
     return place
 
@@ -218,9 +218,7 @@ def _overruled(group: str, source: str, own: str, winner: str, hosts: t.Sequence
         ),
         None,
     )
-    shown = ", ".join(hosts[:_SHOWN_HOSTS]) + (
-        f" and {len(hosts) - _SHOWN_HOSTS} more" if len(hosts) > _SHOWN_HOSTS else ""
-    )
+    shown = in_short(hosts, _SHOWN_HOSTS)
     message = "{0} says cluster {1} for {2}, but {3} says {4} for {5}, and the last inventory counts for all of its hosts".format(
         source, quoted(own), shown, other or "another inventory", quoted(winner), "group " + group if group else "them"
     )

@@ -11,6 +11,7 @@ from ..._plan.objects import is_ours, labels_of
 from ..._plan.plan import Refusal
 from ..._values.addresses import Address
 from ..._values.refused import ValueRefused
+from ..._values.text import in_short
 from ..fabric.claims import label_of
 from .claims import Checked, Source, check_kilo
 from .endpoints import INVALID, NONE, PUBLIC, with_kilo_endpoint
@@ -336,8 +337,7 @@ def _say_renumbered(source: SourcePlan, warnings: list[str]) -> None:
             "cluster {0}: the Peers of {1} stay as they are: the nodes announce WireGuard addresses of each other, as they do for "
             "about half a minute while Kilo renumbers them; run again then"
         )
-        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        warnings.append(text.format(source.entry["name"], shown))
+        warnings.append(text.format(source.entry["name"], in_short(names, 5)))
 
 
 def carried(draft: _Draft, valid: t.Sequence[Node], warnings: list[str]) -> list[str]:

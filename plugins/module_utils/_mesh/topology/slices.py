@@ -12,6 +12,7 @@ import json
 import typing as t
 
 from ..._plan.mesh_plan import MeshPlan
+from ..._values.text import in_short
 from ..fabric.variables import CLUSTER_VARIABLES
 
 Data = dict[str, t.Any]
@@ -93,7 +94,7 @@ def strangers(agreed: t.Mapping[str, t.Any], nodes: t.Mapping[str, t.Any]) -> li
 
 def shown(found: t.Sequence[str]) -> str:
     """Differences as words."""
-    return ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
+    return in_short(found, SHOWN)
 
 
 def news(before: MeshPlan, after: MeshPlan) -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._values.text import dicts_of, in_short, mapping
 from ..mirror_services import Manifest, Object
 from .exports import Claim
 from .merge import Merged
@@ -63,9 +64,7 @@ def conditions(claim: Claim, merged: Merged | None, reach: Reach, now: str) -> l
 
 def known_conditions(obj: Object) -> dict[str, t.Mapping[str, t.Any]]:
     """The conditions that an object has, by type."""
-    status = obj.get("status")
-    given = status.get("conditions") if isinstance(status, dict) else None
-    return {str(row.get("type")): row for row in given if isinstance(row, dict)} if isinstance(given, list) else {}
+    return {str(row.get("type")): row for row in dicts_of(mapping(obj, "status").get("conditions"))}
 
 
 def _condition(kind: str, holds: bool, reason: str, message: str) -> Manifest:
@@ -93,8 +92,7 @@ def _of_endpoints(ready: Manifest, claim: Claim) -> Manifest:
 
 
 def _names(clusters: t.Collection[str]) -> str:
-    shown = sorted(clusters)
-    return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")
+    return in_short(sorted(clusters), _SHOWN)
 
 
 def differs(obj: Object, desired: t.Sequence[Manifest]) -> bool:

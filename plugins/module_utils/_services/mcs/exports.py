@@ -16,7 +16,7 @@ from ..._plan.plan import Refusal
 from ..._values.exported_ranges import ExportedRanges
 from ..._values.refused import ValueRefused, quoted
 from ..._values.selectors import matches, parse_selector
-from ..._values.text import lower
+from ..._values.text import in_short, lower, mapping
 from ..claims import Guard, check_groups, check_service
 from ..endpoints import ADDRESSES, Group, from_endpoints, from_slice
 from ..exports import Selector, id_of, label_of
@@ -126,8 +126,7 @@ def namespaces_of(listed: Listed) -> dict[str, bool]:
     """{namespace: whether it is being deleted}."""
     found = {}
     for obj in listed.namespaces:
-        meta, status = obj["metadata"], obj.get("status")
-        phase = status.get("phase") if isinstance(status, dict) else None
+        meta, phase = obj["metadata"], mapping(obj, "status").get("phase")
         found[str(meta.get("name"))] = bool(meta.get("deletionTimestamp")) or phase == "Terminating"
     return found
 
@@ -305,8 +304,7 @@ def _carried(cluster: str, place: Id, obj: Object, found: Exported) -> tuple[lis
             good, bad = {}, [f"all of them, which are more than {MOST_BYTES} bytes"]
         kept.append(good)
         if bad:
-            more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-            left.append(f"left out of {field}: {', '.join(quoted(key) for key in bad[:_SHOWN])}{more}")
+            left.append(f"left out of {field}: {in_short([quoted(key) for key in bad], _SHOWN)}")
     text = "; ".join(left)
     if text:
         found.refused.append(Refusal(label_of(cluster, place), "name_invalid", text))

@@ -25,6 +25,7 @@ from ...._plan.plan import Plan
 from ...._values.addresses import parse_address
 from ...._values.keys import fingerprint
 from ...._values.refused import ValueRefused
+from ...._values.text import in_short
 from .. import unfinished
 from ..follower import unit_text
 from . import follow as speaker_follow
@@ -197,14 +198,11 @@ def _neighbour(row: t.Mapping[str, t.Any], source: str) -> dict[str, t.Any]:
 
 def _no_session(uncarried: t.Sequence[str]) -> str:
     """What to write where networks of a family have no router."""
-    version = 6 if ":" in uncarried[0] else 4
-    named = ", ".join(uncarried[:5]) + (f" and {len(uncarried) - 5} more" if len(uncarried) > 5 else "")
-    text = (
-        "no session carries {0}: no router in bgp_speaker_neighbors is of IPv{1}; add one, or write both_families: true for a router of IPv{2} that "
-        "takes both (RFC 8950){3}"
-    )
-    return text.format(
-        named, version, 4 if version == 6 else 6, ", with next_hop, an IPv6 address of the node" if version == 6 else ""
+    version, other = (6, 4) if ":" in uncarried[0] else (4, 6)
+    hop = ", with next_hop, an IPv6 address of the node" if version == 6 else ""
+    return (
+        f"no session carries {in_short(uncarried, 5)}: no router in bgp_speaker_neighbors is of IPv{version}; add one, "
+        f"or write both_families: true for a router of IPv{other} that takes both (RFC 8950){hop}"
     )
 
 
