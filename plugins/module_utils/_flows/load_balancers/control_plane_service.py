@@ -28,6 +28,11 @@ from .writes import Put, keep_ledger, let_go, put_all, read_ledger
 
 BASE = f"/api/v1/namespaces/{CONTROL_PLANE_NAMESPACE}/"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/{0}/endpointslices"
+_BASES = {
+    "Service": BASE + "services",
+    "Endpoints": BASE + "endpoints",
+    "EndpointSlice": SLICES.format(CONTROL_PLANE_NAMESPACE),
+}
 
 
 def write_service(
@@ -48,7 +53,7 @@ def write_service(
     configured = setup.settings.number("api_server_port")
     desired = external_service(setup.identity, address, ports, configured, existing, setup.our_class)
     taking = _Taking(setup.cluster, manager, adopt, plan)
-    puts = _object_puts(setup.cluster, "Service", BASE + "services", name, existing, desired, 0)
+    puts = _object_puts(setup.cluster, "Service", name, existing, desired, 0)
     status = ingress_status(address)
     puts = taking.puts("Service", existing, puts)
     if not reports(existing, address) and not taking.refused:
@@ -60,17 +65,17 @@ def write_service(
         sources = client.list(SLICES.format("default"), label_selector="kubernetes.io/service-name=kubernetes").items
         for mirror in endpoint_slices(setup.identity, sources):
             own = str(mirror["metadata"]["name"])
-            path = SLICES.format(CONTROL_PLANE_NAMESPACE)
-            there = client.find(path + "/" + own)
-            puts += taking.puts(
-                "EndpointSlice", there, _object_puts(setup.cluster, "EndpointSlice", path, own, there, mirror, 2)
-            )
+            there = client.find(f"{_BASES['EndpointSlice']}/{own}")
+            made = _object_puts(setup.cluster, "EndpointSlice", own, there, mirror, 2)
+            puts += taking.puts("EndpointSlice", there, made)
     else:
         mirror = endpoints(setup.identity, client.get("/api/v1/namespaces/default/endpoints/kubernetes"))
         there = client.find(BASE + "endpoints/" + name)
-        puts += taking.puts(
-            "Endpoints", there, _object_puts(setup.cluster, "Endpoints", BASE + "endpoints", name, there, mirror, 2)
-        )
+        puts += taking.puts("Endpoints", there, _object_puts(setup.cluster, "Endpoints", name, there, mirror, 2))
+    _carry_out(client, puts, manager, plan, check)
+
+
+def _carry_out(client: Client, puts: t.Sequence[Put], manager: str, plan: Plan, check: bool) -> None:
     if check or not puts:
         plan.changes += [put.change for put in puts]
         return
@@ -84,13 +89,12 @@ def write_service(
 def _object_puts(
     cluster: str,
     kind: str,
-    base: str,
     name: str,
     existing: t.Mapping[str, t.Any] | None,
     desired: dict[str, t.Any],
     stage: int,
 ) -> list[Put]:
-    ident = f"{cluster}/{CONTROL_PLANE_NAMESPACE}/{name}"
+    ident, base = f"{cluster}/{CONTROL_PLANE_NAMESPACE}/{name}", _BASES[kind]
     if existing is None:
         return [Put(Change("create", kind, ident, None, desired), base + "/" + name, desired, "", stage, parent=base)]
     paths = differences(desired, existing)
@@ -148,11 +152,6 @@ class _Taking:
         return [Put(change, f"{_BASES[kind]}/{meta['name']}", {"metadata": record})]
 
 
-_BASES = {
-    "Service": BASE + "services",
-    "Endpoints": BASE + "endpoints",
-    "EndpointSlice": SLICES.format(CONTROL_PLANE_NAMESPACE),
-}
 Found = t.Iterator[tuple[str, str, t.Mapping[str, t.Any]]]
 
 
@@ -191,14 +190,7 @@ def release_service(client: Client, setup: Setup, tag: str, manager: str, plan: 
         puts.append(
             Put(change, path, {"metadata": {"resourceVersion": meta.get("resourceVersion"), "managedFields": record}})
         )
-    if check:
-        plan.changes += [put.change for put in puts]
-    elif puts:
-        done = put_all(client, puts, manager)
-        plan.changes += done.changes
-        plan.refused += done.refused
-        if done.failed:
-            raise done.failed[0]
+    _carry_out(client, puts, manager, plan, check)
     _forget(client, setup, tag, manager, plan, check)
 
 
