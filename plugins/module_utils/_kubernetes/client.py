@@ -115,6 +115,17 @@ class Client(Session):
         except errors.KubeError as error:
             raise errors.ListIncomplete(error) from None
 
+    def list_served(
+        self, path: str, label_selector: str | None = None, field_selector: str | None = None
+    ) -> builtins.list[dict[str, t.Any]] | None:
+        """The objects of list, None where the server has no such path, as for a kind that it does not serve."""
+        try:
+            return self.list(path, label_selector, field_selector).items
+        except errors.ListIncomplete as error:
+            if error.status == 404:
+                return None
+            raise
+
     def _list(self, path: str, labels: str | None, fields: str | None, page: int) -> Listing:
         query = {"limit": str(page)}
         if labels:

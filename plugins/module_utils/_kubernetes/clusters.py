@@ -201,11 +201,12 @@ class Clusters:
         """The hosts of the API servers, as the accesses name them: addresses or names."""
         return [urllib.parse.urlsplit(client.access.server).hostname or "" for client in self.clients.values()]
 
-    def result(self, plan: Plan, **more: t.Any) -> dict[str, t.Any]:
+    def result(self, plan: Plan, diff: bool = True, **more: t.Any) -> dict[str, t.Any]:
         """A module's result: that of the plan of all clusters, which of them failed, and what they were asked."""
-        return dict(
-            plan.result(), failures=self.failures, stats=self.stats(), diff=plan.diff(), warnings=plan.warnings, **more
-        )
+        found = dict(plan.result(), failures=self.failures, stats=self.stats(), warnings=plan.warnings)
+        if diff:
+            found["diff"] = plan.diff()
+        return {**found, **more}
 
     def stats(self) -> dict[str, t.Any]:
         return {

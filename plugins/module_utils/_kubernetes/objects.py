@@ -14,7 +14,7 @@ from .._plan.plan import Refusal
 from .._plan.sole_owner import sole_record, surplus
 from .client import Client, Resource
 from .clusters import in_flight
-from .errors import Conflict, Invalid, KubeError, ListIncomplete, NotFound, TimedOut, Unreachable
+from .errors import Conflict, Invalid, KubeError, NotFound, TimedOut, Unreachable
 
 #: Writes to one API server at the same time (module contract 8: two to four times faster than one, and no burst).
 WRITES = 8
@@ -89,14 +89,11 @@ def _listed(
 ) -> dict[Key, t.Mapping[str, t.Any]] | None:
     """The objects found; None when the kind has just gone, which discovery learns a moment later."""
     fields = "metadata.name=" + name if name else None
-    try:
-        listing = client.list(resource.path(namespace), label_selector=labels or None, field_selector=fields)
-    except ListIncomplete as error:
-        if error.status == 404:
-            return None
-        raise
+    items = client.list_served(resource.path(namespace), labels or None, fields)
+    if items is None:
+        return None
     found: dict[Key, t.Mapping[str, t.Any]] = {}
-    for item in listing.items:
+    for item in items:
         meta = item["metadata"]
         place = str(meta.get("namespace", "")) if resource.namespaced else ""
         found[Key(resource.api_version, resource.kind, place, str(meta.get("name")))] = item

@@ -25,6 +25,7 @@ from ..._plan.objects import field_manager
 from ..._plan.plan import CREATE, DELETE, SHOWN_CHANGES, UPDATE, Plan, Refusal
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused, quoted
+from ..._values.text import dicts_of, mapping
 from ..access import cluster_objects
 from ..mesh import node_annotations
 from .objects import Management
@@ -106,9 +107,9 @@ def info(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     settings = looked_up(settings, gathered, clusters.timeout)
     plan = plan_clustermesh(meshes, gathered, settings)
     plan.plan.extend(plan_node_annotations(plan, gathered, settings)[0])
-    result = plan.plan.result()
-    result.update(
-        report(meshes, gathered, settings, plan),
+    found = {**clusters.result(plan.plan, diff=False), **report(meshes, gathered, settings, plan)}
+    return dict(
+        found,
         changed=False,
         skipped_nodes=[refusal._asdict() for refusal in plan.plan.refused + refused],
         drift=shown(plan),
@@ -116,11 +117,7 @@ def info(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         anchors=plan.anchors,
         adoptable=plan.adoptable,
         refused=[],
-        failures=clusters.failures,
-        stats=clusters.stats(),
-        warnings=plan.plan.warnings,
     )
-    return result
 
 
 def _joined(first: MeshPlan, second: MeshPlan) -> MeshPlan:
@@ -214,12 +211,8 @@ def _without_access(
 
 
 def _is_ready(node: t.Mapping[str, t.Any]) -> bool:
-    status = node.get("status")
-    conditions = status.get("conditions") if isinstance(status, dict) else None
-    return any(
-        isinstance(item, dict) and item.get("type") == "Ready" and item.get("status") == "True"
-        for item in (conditions if isinstance(conditions, list) else ())
-    )
+    conditions = dicts_of(mapping(node, "status").get("conditions"))
+    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
 
 
 def looked_up(settings: Settings, gathered: Gathered, seconds: float) -> Settings:

@@ -92,13 +92,8 @@ def read(client: Client, setup: Setup) -> BackendState:
     balancer = setup.metallb(asks and client.serves(VERSIONS[POOL], POOL))
     if balancer.mode != CUSTOM_RESOURCES:
         path = f"/api/v1/namespaces/{segment(balancer.namespace)}/configmaps"
-        try:
-            listing = client.list(path, field_selector="metadata.name=" + balancer.configmap)
-        except ListIncomplete as error:
-            if error.status != 404:
-                raise
-            return BackendState(balancer)
-        return BackendState(balancer, listing.items[0] if listing.items else None)
+        items = client.list_served(path, field_selector="metadata.name=" + balancer.configmap)
+        return BackendState(balancer, items[0] if items else None)
     objects: list[t.Mapping[str, t.Any]] = []
     label = "{0}={1}".format(*setup.resource_options.label)
     for kind in KINDS + ((LAYER2,) if setup.metallb_advertise else ()) + (SECRET,):

@@ -137,7 +137,7 @@ def result_of(reports: t.Mapping[str, Report], clusters: Clusters, key: str) -> 
         whole.extend(reports[name].plan)
         for error in reports[name].failed:
             clusters.fail(error)
-    return clusters.result(whole, **{key: {name: reports[name].shown for name in sorted(reports)}})
+    return {**clusters.result(whole), key: {name: reports[name].shown for name in sorted(reports)}}
 
 
 def with_servers(setups: t.Mapping[str, Setup], clusters: Clusters) -> dict[str, Setup]:

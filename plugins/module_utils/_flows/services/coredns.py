@@ -120,9 +120,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: Clusters 
                 clusters, leaving, {name: writes for name, writes in after.items() if name not in failed}, manager
             )
         )
-    result = whole.result()
-    result.update(failures=clusters.failures, stats=clusters.stats(), diff=whole.diff(), warnings=whole.warnings)
-    return result
+    return clusters.result(whole)
 
 
 def _checked(place: Place) -> Place:

@@ -183,7 +183,6 @@ def _result(
     done: Plan,
     diff: bool,
 ) -> Data:
-    result = done.result()
     names = {str(entry["name"]) for entry in request["clusters"]} | set(clusters.clients)
     if request.get("state", "present") != "present":
         names &= set(request.get("destinations") or names)
@@ -193,16 +192,13 @@ def _result(
         for name, one in sorted(listed.items())
         if one.says is not None and one.says != ids[name]
     ]
-    result.update(
+    return clusters.result(
+        done,
+        diff,
         sources={name: _source(name in listed, exported.get(name), merged) for name in sorted(names)},
         imports={name: plans[name].imports for name in sorted(plans)},
-        failures=clusters.failures,
-        stats=clusters.stats(),
         warnings=warnings,
     )
-    if diff:
-        result["diff"] = done.diff()
-    return result
 
 
 def _source(listed: bool, exported: Exported | None, merged: t.Mapping[Id, t.Any]) -> Data:
@@ -276,20 +272,10 @@ def _read_cluster(client: Client) -> Listed:
     return Listed(exports, imports, services, endpoints, slices, namespaces, version, discovery, says)
 
 
-def _served(client: Client, path: str) -> t.Sequence[t.Any] | None:
-    """The objects under a path, None where the API server does not have it."""
-    try:
-        return client.list(path).items
-    except ListIncomplete as error:
-        if error.status != 404:
-            raise
-        return None
-
-
 def _read_api(client: Client) -> tuple[str, t.Sequence[t.Any], t.Sequence[t.Any]]:
     for version in VERSIONS:
-        exports = _served(client, f"/apis/{version}/serviceexports")
-        imports = _served(client, f"/apis/{version}/serviceimports") if exports is not None else None
+        exports = client.list_served(f"/apis/{version}/serviceexports")
+        imports = client.list_served(f"/apis/{version}/serviceimports") if exports is not None else None
         if exports is not None and imports is not None:
             return version, exports, imports
     return "", (), ()
@@ -297,7 +283,7 @@ def _read_api(client: Client) -> tuple[str, t.Sequence[t.Any], t.Sequence[t.Any]
 
 def _read_endpoints(client: Client) -> tuple[str | None, t.Sequence[t.Any], t.Sequence[t.Any]]:
     for version in mirror.DISCOVERY:
-        slices = _served(client, f"/apis/{version}/endpointslices")
+        slices = client.list_served(f"/apis/{version}/endpointslices")
         if slices is not None:
             return version, slices, ()
     return None, (), client.list("/api/v1/endpoints").items
@@ -307,7 +293,7 @@ def _read_id(client: Client) -> str | None:
     """What the cluster itself says that its id is; nobody has to give us the right to ask."""
     for version in _ABOUT:
         try:
-            found = _served(client, f"/apis/{version}/clusterproperties")
+            found = client.list_served(f"/apis/{version}/clusterproperties")
         except ListIncomplete as error:
             if error.status != 403:
                 raise

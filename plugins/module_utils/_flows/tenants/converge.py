@@ -133,10 +133,7 @@ def add_failures(clusters: Clusters, outcomes: t.Sequence[Outcome], name: str, o
     for outcome in outcomes:
         for reason, message in outcome.failures:
             if not (reported and reason == "source_incomplete"):
-                label = f"{operation} {outcome.key.kind} {outcome.key.short}"
-                clusters.failures.append(
-                    {"cluster": name, "operation": label, "reason": reason, "message": message, "status": None}
-                )
+                clusters.fail_for(name, f"{operation} {outcome.key.kind} {outcome.key.short}", reason, message)
 
 
 #: The Lease in the namespace of the twins that every run which writes there holds.

@@ -84,6 +84,9 @@ class Cluster:
     def list(self, path, label_selector=None, field_selector=None):
         return Listing(json.loads(json.dumps(self.lists.get(path, []))), "1")
 
+    def list_served(self, path, label_selector=None, field_selector=None):
+        return self.list(path).items
+
     def resource(self, version, kind):
         return Resource(version, kind, PLURALS[kind], True, frozenset(["get", "list", "patch", "create", "delete"]))
 
