@@ -25,7 +25,7 @@ import time
 import typing as t
 
 from .._values.refused import quoted
-from .._values.text import is_digits
+from .._values.text import dicts_of, is_digits, mapping, text_of
 from . import errors
 from .session import Request, Session
 
@@ -107,13 +107,11 @@ def exit_code(text: bytes) -> int:
         raise ValueError("the end of the command is no Status")
     if status.get("status") == "Success":
         return 0
-    details = status.get("details")
-    causes = details.get("causes") if isinstance(details, dict) else None
-    if status.get("status") == "Failure" and status.get("reason") == "NonZeroExitCode" and isinstance(causes, list):
-        for cause in causes:
-            if isinstance(cause, dict) and cause.get("reason") == "ExitCode":
-                code = cause.get("message")
-                if isinstance(code, str) and is_digits(code) and len(code) < 4 and 0 < int(code) < 256:
+    if status.get("status") == "Failure" and status.get("reason") == "NonZeroExitCode":
+        for cause in dicts_of(mapping(status, "details").get("causes")):
+            if cause.get("reason") == "ExitCode":
+                code = text_of(cause.get("message"))
+                if is_digits(code) and len(code) < 4 and 0 < int(code) < 256:
                     return int(code)
     raise ValueError(str(status.get("message") or status.get("reason") or "the command's end has no exit code"))
 

@@ -12,6 +12,7 @@ import tempfile
 import typing as t
 
 from .._values.refused import ValueRefused, quoted
+from .._values.text import dicts_of
 from .plain_yaml import plain_documents
 
 #: An admin kubeconfig has about 6 KB; more than this is no kubeconfig.
@@ -163,12 +164,7 @@ def resolve_context(config: t.Mapping[str, t.Any], context: str | None = None) -
 
 
 def _named(config: t.Mapping[str, t.Any], plural: str, key: str, name: t.Any) -> dict[str, t.Any]:
-    entries = config.get(plural)
-    found = (
-        [entry for entry in entries if isinstance(entry, dict) and entry.get("name") == name]
-        if isinstance(entries, list)
-        else []
-    )
+    found = [entry for entry in dicts_of(config.get(plural)) if entry.get("name") == name]
     if len(found) > 1:  # programs differ in which one counts; kubectl refuses, too
         raise KubeconfigRefused(
             "kubeconfig_invalid", f"the kubeconfig has {len(found)} entries of {plural} named {quoted(name)}; keep one"

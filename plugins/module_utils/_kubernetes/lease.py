@@ -17,6 +17,7 @@ import time
 import typing as t
 
 from .._values.refused import quoted
+from .._values.text import mapping
 from .client import Client, segment
 from .errors import Conflict, KubeError, NotFound
 
@@ -87,7 +88,7 @@ class Lease:
             lease = self._take(seen if seen and (dead or begun - since >= patience) else "")
             if lease is not None:
                 break
-            found = self._read()
+            found = self._client.find(self._path)
             nowhere = nowhere + 1 if found is None else 0
             if nowhere >= _NOWHERE:
                 # once or twice it is given back between our two questions; a webhook can say so for ever
@@ -175,12 +176,6 @@ class Lease:
                 return None  # it was released meanwhile
             raise
 
-    def _read(self) -> dict[str, t.Any] | None:
-        try:
-            return self._client.get(self._path)
-        except NotFound:
-            return None
-
     def _keep(self) -> None:
         while not self._stop.wait(self._every):
             with contextlib.suppress(KubeError):  # check() tells when it has been too long
@@ -198,7 +193,7 @@ class Lease:
                 self._renewed = begun
                 return
             except (Conflict, NotFound):
-                found = self._read()
+                found = self._client.find(self._path)
             if found is None:
                 self._lost = "somebody removed it"
                 return
@@ -210,15 +205,13 @@ class Lease:
 
 def _duration(lease: t.Mapping[str, t.Any] | None) -> float:
     """How long its holder says that a Lease holds without a renewal."""
-    spec = (lease or {}).get("spec")
-    given = spec.get("leaseDurationSeconds") if isinstance(spec, dict) else None
+    given = mapping(lease, "spec").get("leaseDurationSeconds")
     return min(float(given), LONGEST) if isinstance(given, int) and not isinstance(given, bool) else 0.0
 
 
 def holder_of(lease: t.Mapping[str, t.Any]) -> str:
     """Who has a Lease and since when, as its own words; somebody else's text, so it is quoted and cut."""
-    spec = lease.get("spec")
-    spec = spec if isinstance(spec, dict) else {}
+    spec = mapping(lease, "spec")
     return f"{str(spec.get('holderIdentity', ''))[:200]!r} since {quoted(str(spec.get('acquireTime', '?'))[:40])}"
 
 

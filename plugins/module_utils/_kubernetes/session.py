@@ -19,7 +19,7 @@ import urllib.parse
 
 from .._io.https import within
 from .._values.refused import quoted
-from .._values.text import is_digits
+from .._values.text import is_digits, mapping
 from . import errors
 from .access import Access
 from .decode import decode, memory_of
@@ -332,10 +332,9 @@ class Session:
         the error keeps everything that was read until the garbage collector comes."""
         status = answer.status
         try:
-            reported = decode(payload, self.limits.depth)
+            reported = mapping(decode(payload, self.limits.depth))
         except ValueError:
-            reported = None
-        reported = reported if isinstance(reported, dict) else {}
+            reported = {}
         message = f"HTTP {status}: {quoted(reported.get('message') or 'no reason given')}"
         if status == 401 and self.access.credential:
             message += f"; the credential from {self.access.credential} is not accepted, perhaps it has expired"

@@ -15,6 +15,7 @@ import time
 import typing as t
 
 from .._values.refused import quoted
+from .._values.text import mapping
 from .access import AccessRefused, parse_access
 from .client import Client, Listing
 from .decode import decode
@@ -259,8 +260,7 @@ def _row(client: Client, line: bytes, operation: str) -> Data:
     if not isinstance(row, dict):
         raise BadAnswer(client.cluster, operation, "a row that is no object")
     if row.get("type") == "ERROR":
-        reported = row.get("object")
-        code = reported.get("code") if isinstance(reported, dict) else None
+        code = mapping(row, "object").get("code")
         kind = Expired if code == 410 else KubeError
         raise kind(client.cluster, operation, f"the server ended it with code {quoted(code)}", retryable=True)
     return row

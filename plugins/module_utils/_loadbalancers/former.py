@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.objects import labels_of, owners
-from .._values.text import lower
+from .._values.text import dicts_of, lower, mapping
 from .services import FINALIZER
 
 Object = t.Mapping[str, t.Any]
@@ -111,9 +111,8 @@ def marks_of(obj: Object, former: Former) -> Marks:
     return Marks(former, tuple(own), tuple(tags), tuple(said))
 
 
-def _conditions(obj: Object) -> list[t.Mapping[str, t.Any]]:
-    rows = (obj.get("status") or {}).get("conditions")
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+def _conditions(obj: Object) -> list[dict[str, t.Any]]:
+    return dicts_of(mapping(obj, "status").get("conditions"))
 
 
 def without(obj: Object, marks: Marks) -> tuple[dict[str, t.Any], dict[str, t.Any]]:

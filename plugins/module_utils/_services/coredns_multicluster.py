@@ -14,7 +14,7 @@ from .._plan.object_plan import Key, Read, Write, plan_objects
 from .._plan.objects import is_ours
 from .._plan.plan import Plan
 from .._values.refused import ValueRefused, quoted
-from .._values.text import mapping, parse_subdomain
+from .._values.text import dicts_of, mapping, parse_subdomain
 from .coredns_corefile import FIRST_MULTICLUSTER, Options, Version, accepts, parse_version
 
 #: The version of the API that CoreDNS asks for, whatever the server stores.
@@ -53,9 +53,8 @@ def version_of(deployment: t.Mapping[str, t.Any] | None) -> Version | None:
 
 
 def _images(deployment: t.Mapping[str, t.Any] | None) -> list[str]:
-    containers = mapping(deployment, "spec", "template", "spec").get("containers")
-    rows = containers if isinstance(containers, list) else []
-    return [row["image"] for row in rows if isinstance(row, dict) and isinstance(row.get("image"), str)]
+    containers = dicts_of(mapping(deployment, "spec", "template", "spec").get("containers"))
+    return [row["image"] for row in containers if isinstance(row.get("image"), str)]
 
 
 def account_of(deployment: t.Mapping[str, t.Any] | None) -> str:

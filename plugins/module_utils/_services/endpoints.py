@@ -11,7 +11,7 @@ import typing as t
 
 from .._values.exported_ranges import ExportedRanges
 from .._values.refused import ValueRefused, quoted
-from .._values.text import dicts_of
+from .._values.text import dicts_of, mapping
 from .mirror_services import Manifest, Object
 
 #: What ``endpoint_fields`` may be: ``safe`` names nothing of the source cluster that could be taken for something local.
@@ -258,8 +258,7 @@ def flat(subsets: t.Any) -> frozenset[t.Any]:
         ports = ports_key(_ports(subset.get("ports"))) or ((),)
         for key in ("addresses", "notReadyAddresses"):
             for address in dicts_of(subset.get(key)):
-                target = address.get("targetRef")
-                target = target if isinstance(target, dict) else {}
+                target = mapping(address, "targetRef")
                 more = (
                     address.get("hostname"),
                     address.get("nodeName"),
@@ -296,6 +295,5 @@ def not_ready(obj: Object, emptied: bool) -> Manifest:
 
 
 def _stopped(item: Object) -> Manifest:
-    given = item.get("conditions")
-    given = given if isinstance(given, dict) else {}
+    given = mapping(item, "conditions")
     return {name: False if name in ("ready", "serving") else given[name] for name in set(given) | {"ready"}}

@@ -8,6 +8,7 @@ import typing as t
 
 from .._plan.objects import labels_of
 from .._values.refused import ValueRefused
+from .._values.text import mapping, text_of
 from .endpoints import Group, endpoint_manifest
 from .mirror_services import Manifest, Object, copied_ports, is_headless, service_manifest
 from .names import global_name, global_slice_name
@@ -97,9 +98,8 @@ def global_service(found: Aggregate, namespace: str, topology_mode: bool = False
 
 def clusters_of(service: Object) -> list[str]:
     """The clusters that a local Service's annotation names."""
-    annotations = service["metadata"].get("annotations")
-    text = annotations.get(CLUSTERS) if isinstance(annotations, dict) else None
-    return [name for name in text.split(",") if name] if isinstance(text, str) else []
+    text = text_of(mapping(service["metadata"], "annotations").get(CLUSTERS))
+    return [name for name in text.split(",") if name]
 
 
 # -- slices -----------------------------------------------------------------------------------------------------------

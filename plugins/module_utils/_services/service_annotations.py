@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._values.refused import ValueRefused, quoted
+from .._values.text import mapping
 from .endpoints import Group
 from .mirror_services import Manifest, Object
 
@@ -20,8 +21,7 @@ PORTS, CLUSTERS, NAME = "ports", "clusters", "exported-name"
 def _chosen(service: Object, honoured: t.Collection[str], what: str) -> str | None:
     if what not in honoured:
         return None
-    annotations = service["metadata"].get("annotations")
-    text = annotations.get(PREFIX + what) if isinstance(annotations, dict) else None
+    text = mapping(service["metadata"], "annotations").get(PREFIX + what)
     return text if isinstance(text, str) else None
 
 

@@ -8,6 +8,7 @@ import re
 import typing as t
 
 from .._plan.annotations import Pattern
+from .._values.text import dicts_of, mapping
 from .mesh_verdict import unit_is_bad
 
 Data = dict[str, t.Any]
@@ -214,8 +215,7 @@ def blame_object(obj: t.Any, change: t.Mapping[str, t.Any], manager: str, patter
     """The manager that wrote the fields in question last, and when, by the API server's own record."""
     if not isinstance(obj, dict):
         return None, None, _GONE if change.get("action") in ("create", "update") else ""
-    given = (obj.get("metadata") or {}).get("managedFields")
-    entries = [e for e in (given if isinstance(given, list) else ()) if isinstance(e, dict)]
+    entries = dicts_of(mapping(obj, "metadata").get("managedFields"))
     if not entries:
         return None, None, "the API server keeps no record of who wrote it"
     fields = [str(field) for field in change.get("fields") or ()]
@@ -239,8 +239,7 @@ def _touches(tree: t.Any, fields: t.Sequence[str], patterns: t.Sequence[str]) ->
     """Whether a manager owns something inside the fields; of annotations only those of the patterns."""
     if not isinstance(tree, dict):
         return False
-    given = tree.get("f:metadata")
-    metadata: dict[str, t.Any] = given if isinstance(given, dict) else {}
+    metadata = mapping(tree, "f:metadata")
     for field in fields:
         if field in ("metadata", "annotations", "labels"):
             for part in ("f:annotations", "f:labels"):

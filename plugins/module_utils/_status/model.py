@@ -15,6 +15,7 @@ import operator
 import typing as t
 
 from .._plan.mesh_plan import MeshPlan, NodePlan
+from .._values.text import dicts_of, mapping
 from . import ends, evidence, mesh_verdict, pods_outside
 from .ends import DOWN, MISSING, NEVER, STALE, UNKNOWN, UP
 from .verdict import NOT_ASKED, OUTSIDE, Verdict, capabilities_unasked, combine, nodes_outside, of_cluster, refusal_text
@@ -392,8 +393,7 @@ def _pods_outside(name: str, mesh: MeshPlan, facts: Facts, tunnels: t.Sequence[D
 
 def _former_clusters(previous: t.Any) -> list[Data]:
     """Of an older document, which may be anything."""
-    rows = previous.get("clusters") if isinstance(previous, dict) else None
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return dicts_of(mapping(previous).get("clusters"))
 
 
 def _cluster(name: str, mesh: MeshPlan, facts: Facts, nodes: t.Sequence[Data]) -> Data:

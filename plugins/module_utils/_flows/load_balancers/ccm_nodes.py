@@ -29,6 +29,7 @@ from ..._plan.objects import field_manager
 from ..._plan.plan import Change, Plan
 from ..._plan.sole_owner import Path
 from ..._values.refused import ValueRefused
+from ..._values.text import dicts_of, mapping
 from .converge import guarded, open_clusters, result_of
 from .read import NODES, ClusterState, make_provider
 from .released import given_up
@@ -143,8 +144,8 @@ def _taints(node: Object) -> list[str]:
 
 
 def _ready(node: Object) -> bool:
-    rows = (node.get("status") or {}).get("conditions") or ()
-    states = [row.get("status") for row in rows if isinstance(row, dict) and row.get("type") == "Ready"]
+    rows = dicts_of(mapping(node, "status").get("conditions"))
+    states = [row.get("status") for row in rows if row.get("type") == "Ready"]
     # a node that has not reported yet is not one that has gone
     return states in ([], ["True"])
 

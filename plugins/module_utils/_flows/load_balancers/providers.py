@@ -20,7 +20,7 @@ from ..._loadbalancers.reservations import Assignment, Reservation, carries, fam
 from ..._loadbalancers.setup import Setup
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
-from ..._values.text import dicts_of, is_alnum
+from ..._values.text import dicts_of, is_alnum, mapping, text_of
 
 PROJECT_BGP, NODE_BGP, RESERVE, ASSIGN, MOVE = "project_bgp", "node_bgp", "reserve", "assign", "move"
 DEVICES, TAGS, LOCATIONS, REMEMBERS = "devices", "tags", "locations", "remembers"
@@ -337,8 +337,7 @@ class EquinixMetal:
             if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
                 raise ApiFailed("api", f"GET {path}: page {page} is no list", 200)
             found += rows
-            meta = answer.get("meta")
-            meta = meta if isinstance(meta, dict) else {}
+            meta = mapping(answer, "meta")
             before, total = total, meta["total"] if isinstance(meta.get("total"), int) else total
             named = [row["id"] for row in rows if isinstance(row.get("id"), str)]
             if before not in (None, total) or len(set(named)) < len(named) or not ids.isdisjoint(named):
@@ -455,7 +454,7 @@ def host_facility(url: str, plain_http: bool = False, send: Transport = https, s
         ).call("GET", "/metadata")
     except ValueRefused as error:
         raise ValueRefused("no_location", f"the host's metadata could not be read: {error.message}") from None
-    facility = answer.get("facility") if isinstance(answer, dict) else None
-    if not isinstance(facility, str) or not facility:
+    facility = text_of(mapping(answer).get("facility"))
+    if not facility:
         raise ValueRefused("no_location", f"the host's metadata at {url} name no facility")
     return facility

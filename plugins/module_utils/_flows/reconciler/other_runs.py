@@ -8,6 +8,7 @@ everything after it has its lock, and by then the reconciler has heard of the lo
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 import typing as t
@@ -15,6 +16,7 @@ import typing as t
 from ..._kubernetes.client import Listing
 from ..._kubernetes.lease import holder_of
 from ..._kubernetes.watch import Follower, Settings
+from ..._values.text import mapping
 from ..runs import run_lock
 
 Data = dict[str, t.Any]
@@ -53,10 +55,7 @@ def concerns(holder: str, elsewhere: t.Collection[str] = ELSEWHERE) -> bool:
 
 def _name(book: str) -> str:
     """Of a file, ``awx/mesh.yml``, or of a playbook of the collection, ``multicluster.network.awx.mesh``: ``awx.mesh``."""
-    book = book[len(PREFIX) :] if book.startswith(PREFIX) else book
-    for end in (".yml", ".yaml"):
-        book = book[: -len(end)] if book.endswith(end) else book
-    return book.replace("/", ".")
+    return book.removeprefix(PREFIX).removesuffix(".yml").removesuffix(".yaml").replace("/", ".")
 
 
 class OtherRuns:
@@ -82,8 +81,8 @@ class OtherRuns:
                 entry,
                 [place],
                 "",
-                self._listed(name),
-                self._heard(name),
+                functools.partial(self._listed, name),
+                functools.partial(self._heard, name),
                 status,
                 stop,
                 Settings(),
@@ -117,17 +116,11 @@ class OtherRuns:
         name = min(live)
         return f"cluster {name}: {holder_of(live[name])}"
 
-    def _listed(self, name: str) -> t.Callable[[str, Listing], None]:
-        def listed(kind: str, listing: Listing) -> None:
-            self._put(name, listing.items[0] if listing.items else None)
+    def _listed(self, name: str, kind: str, listing: Listing) -> None:
+        self._put(name, listing.items[0] if listing.items else None)
 
-        return listed
-
-    def _heard(self, name: str) -> t.Callable[[str, str, Data], None]:
-        def heard(kind: str, event: str, obj: Data) -> None:
-            self._put(name, None if event == "DELETED" else obj)
-
-        return heard
+    def _heard(self, name: str, kind: str, event: str, obj: Data) -> None:
+        self._put(name, None if event == "DELETED" else obj)
 
     def _put(self, name: str, lease: Data | None) -> None:
         with self._lock:
@@ -139,5 +132,4 @@ class OtherRuns:
 
 
 def _holder(lease: Data) -> str:
-    spec = lease.get("spec")
-    return str(spec.get("holderIdentity", "")) if isinstance(spec, dict) else ""
+    return str(mapping(lease, "spec").get("holderIdentity", ""))

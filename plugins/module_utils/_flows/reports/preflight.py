@@ -126,12 +126,8 @@ def _without_namespace(clusters: Clusters, services: t.Mapping[str, t.Any]) -> d
         except Forbidden:
             return False  # without the right to look, the run will tell
 
-    failed = {row["cluster"] for row in clusters.failures}
-    asked = [
-        name
-        for name in services.get("destinations") or clusters.clients
-        if name in clusters.clients and name not in failed
-    ]
+    answering = _answering(clusters)
+    asked = [name for name in services.get("destinations") or answering if name in answering]
     return {
         name: namespace for name, found in clusters.read("get the mirror namespace", missing, asked).items() if found
     }

@@ -13,6 +13,7 @@ from ..._kubernetes.clusters import seconds_of
 from ..._plan.awx_records import KINDS, Record, differing, is_ours, records, same_survey
 from ..._plan.plan import Plan
 from ..._values.refused import ValueRefused, quoted
+from ..._values.text import mapping
 
 Data = dict[str, t.Any]
 PAGE = 200
@@ -83,11 +84,10 @@ def _api(request: t.Mapping[str, t.Any], path: str) -> JsonApi:
 def _root(api: JsonApi) -> str:
     """The path of version 2 below the server's address, as the server says: ``/api/v2`` of AWX, ``/api/controller/v2`` behind AAP's gateway."""
     found = api.call("GET", "/api/", missing_ok=True)
-    apis = found.get("apis") if isinstance(found, dict) else None
-    if isinstance(apis, dict) and _PATH.match(str(apis.get("controller"))):
-        found = api.call("GET", str(apis["controller"]), missing_ok=True)
-    versions = found.get("available_versions") if isinstance(found, dict) else None
-    said = str(versions.get("v2")) if isinstance(versions, dict) else ""
+    controller = str(mapping(found, "apis").get("controller"))
+    if _PATH.match(controller):
+        found = api.call("GET", controller, missing_ok=True)
+    said = str(mapping(found, "available_versions").get("v2"))
     return said.rstrip("/") if _PATH.match(said) else "/api/v2"
 
 

@@ -10,7 +10,7 @@ import typing as t
 from ..._kubernetes.client import segment
 from ..._kubernetes.clusters import Clusters
 from ..._plan.object_plan import Key, Read, Write, plan_objects
-from ..._values.text import is_digits
+from ..._values.text import is_digits, mapping, text_of
 
 #: Reasons why a list failed that speak of the source's health; a refused credential does not.
 OUTAGES = ("unreachable", "timed_out", "server_busy")
@@ -79,12 +79,8 @@ def outage_record(name: str, namespace: str, since: t.Mapping[str, int]) -> dict
 
 def read_record(obj: t.Any) -> dict[str, int]:
     """The inverse; what is no time is left out."""
-    data = obj.get("data") if isinstance(obj, dict) else None
-    found = {}
-    for name, text in (data if isinstance(data, dict) else {}).items():
-        if isinstance(text, str) and is_digits(text) and len(text) < 12:
-            found[name] = int(text)
-    return found
+    data = {name: text_of(text) for name, text in mapping(obj, "data").items()}
+    return {name: int(text) for name, text in data.items() if is_digits(text) and len(text) < 12}
 
 
 def judge(

@@ -18,6 +18,7 @@ import tempfile
 import typing as t
 
 from ..._values.refused import ValueRefused
+from ..._values.text import mapping
 from . import command
 
 UNIT = "multicluster-bgp.service"
@@ -223,10 +224,8 @@ def ask(question: str) -> t.Any:
 def sessions() -> dict[str, str]:
     """Router -> the state of its session, in FRR's words; nothing where the daemon does not answer."""
     found: dict[str, str] = {}
-    summary = ask(_SUMMARY)
-    for part in summary.values() if isinstance(summary, dict) else ():
-        peers = part.get("peers") if isinstance(part, dict) else None
-        for address, row in (peers or {}).items():
+    for part in mapping(ask(_SUMMARY)).values():
+        for address, row in mapping(part, "peers").items():
             found[str(address)] = str(row.get("state")) if isinstance(row, dict) else ""
     return found
 
@@ -234,18 +233,12 @@ def sessions() -> dict[str, str]:
 def carries() -> dict[str, list[int]]:
     """Router -> the families, 4 and 6, of the networks that its session carries, as both ends agreed; nothing of sessions that do not stand."""
     found: dict[str, list[int]] = {}
-    rows = ask("show bgp neighbors json")
-    for address, row in rows.items() if isinstance(rows, dict) else ():
-        if not isinstance(row, dict) or row.get("bgpState") != "Established":
+    for address, row in mapping(ask("show bgp neighbors json")).items():
+        if mapping(row).get("bgpState") != "Established":
             continue
-        said = row.get("neighborCapabilities")
-        said = said if isinstance(said, dict) else {}
-        families = said.get("multiprotocolExtensions")
-        agreed = (
-            {int(name[3]) for name, how in families.items() if name in _UNICAST and how == _BOTH_WAYS}
-            if isinstance(families, dict)
-            else set()
-        )
+        said = mapping(row, "neighborCapabilities")
+        families = mapping(said, "multiprotocolExtensions")
+        agreed = {int(name[3]) for name, how in families.items() if name in _UNICAST and how == _BOTH_WAYS}
         if ":" in str(address) and said.get("extendedNexthop") not in ("advertisedAndReceived",):
             agreed.discard(4)  # the router takes no IPv4 network whose next hop is an IPv6 address
         found[str(address)] = sorted(agreed)

@@ -8,7 +8,7 @@ import typing as t
 
 from ..._plan.objects import labels_of
 from ..._plan.plan import Refusal
-from ..mirror_services import Object
+from ..._values.text import dicts_of, mapping
 from .exports import Export, Exported, Listed, Options, granted_namespaces, namespaces_of
 from .manifests import standing_shape
 from .merge import Merged, Shape, merge
@@ -105,19 +105,15 @@ def _held(here: Here, unlisted: t.Collection[str]) -> dict[Id, set[str]]:
         if place is None:
             continue
         for key in keys:
-            sources = (
-                {source_of(key)} if key.kind == SLICE else _sources(here.objects[key]) if key.kind == IMPORT else set()
-            )
+            sources: set[str] = set()
+            if key.kind == SLICE:
+                sources = {source_of(key)}
+            elif key.kind == IMPORT:
+                rows = dicts_of(mapping(here.objects[key], "status").get("clusters"))
+                sources = {str(row.get("cluster")) for row in rows}
             if sources & set(unlisted):
                 held.setdefault(place, set()).update(sources & set(unlisted))
     return held
-
-
-def _sources(obj: Object) -> set[str]:
-    """The ids in an import's status."""
-    status = obj.get("status")
-    rows = status.get("clusters") if isinstance(status, dict) else None
-    return {str(row.get("cluster")) for row in rows if isinstance(row, dict)} if isinstance(rows, list) else set()
 
 
 def _standing(here: Here, place: Id) -> Shape | None:

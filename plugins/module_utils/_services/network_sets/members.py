@@ -21,7 +21,7 @@ from ..._values.addresses import (
 from ..._values.exported_ranges import ExportedRanges
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
-from ..._values.text import mapping
+from ..._values.text import dicts_of, mapping
 
 NAME_LABEL = "policy.semaphore.uw.io/name"
 NAMESPACE_LABEL = "policy.semaphore.uw.io/namespace"
@@ -142,8 +142,7 @@ def host_nets(status: t.Mapping[str, t.Any]) -> list[str]:
 
 def _addresses(status: t.Mapping[str, t.Any]) -> list[t.Any]:
     """Every podIPs entry; podIP where there are none."""
-    entries = status.get("podIPs")
-    found = [entry.get("ip") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    found = [entry.get("ip") for entry in dicts_of(status.get("podIPs"))]
     if len(found) > MOST_ADDRESSES:
         raise ValueRefused("bad_address", f"it has {len(found)} addresses")
     return [text for text in found if text] or ([status["podIP"]] if status.get("podIP") else [])

@@ -8,7 +8,7 @@ import re
 import typing as t
 
 from ..._values.refused import ValueRefused, quoted
-from ..._values.text import parse_cluster_name
+from ..._values.text import list_of, mapping, parse_cluster_name
 from .members import CLUSTER_LABEL, NAME_LABEL, NAMESPACE_LABEL, Member, NamedSet, set_labels, set_name
 
 
@@ -53,9 +53,7 @@ def manifest(target: Target, desired: NamedSet) -> dict[str, t.Any]:
 
 def nets_of(target: Target, obj: t.Mapping[str, t.Any]) -> list[t.Any]:
     """The networks of an object; whatever else stands there counts as none."""
-    spec = obj.get("spec")
-    nets = spec.get(target.field) if isinstance(spec, dict) else None
-    return nets if isinstance(nets, list) else []
+    return list_of(mapping(obj, "spec").get(target.field))
 
 
 # -- in policies -----------------------------------------------------------------------------------------------------
