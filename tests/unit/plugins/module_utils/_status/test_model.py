@@ -25,8 +25,8 @@ HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[4] / "browser")]
 
 import fabrics  # pylint: disable=wrong-import-position
-import test_verdict  # pylint: disable=wrong-import-position
 import verified  # pylint: disable=wrong-import-position
+import wrong_facts  # pylint: disable=wrong-import-position
 
 
 def built(silent=(), sizes=None, change=None):
@@ -146,12 +146,12 @@ def status_facts(facts):
 
 
 #: Of a node that no play had, status says that it did not answer.
-LIMITED = (test_verdict.host_that_no_play_had, test_verdict.run_limited_to_clusters)
+LIMITED = (wrong_facts.host_that_no_play_had, wrong_facts.run_limited_to_clusters)
 
 
 @pytest.mark.parametrize(
     "lie",
-    [None, *(lie for lie in test_verdict.LIES if lie not in LIMITED)],
+    [None, *(lie for lie in wrong_facts.LIES if lie not in LIMITED)],
     ids=lambda lie: lie.__name__ if lie else "none",
 )
 def test_verify_and_status_are_of_one_mind(lie):
@@ -161,7 +161,7 @@ def test_verify_and_status_are_of_one_mind(lie):
     document = model.build(status_facts(facts))
     verify = report.build(facts)
     assert document["verdict"]["value"] == verify["verdict"]
-    if lie is not test_verdict.silent_host:
+    if lie is not wrong_facts.silent_host:
         assert sorted(document["verdict"]["broken"] + document["verdict"]["unproven"]) == sorted(
             set(verify["problems"] + verify["warnings"])
             - {text for text in verify["problems"] if text.startswith("not proven is no success")}

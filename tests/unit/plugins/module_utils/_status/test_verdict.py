@@ -32,328 +32,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._status.verdi
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import verified  # pylint: disable=wrong-import-position
-
-CHANGE = {"action": "create", "kind": "Service", "id": "gcp/s/x", "fields": []}
-REFUSAL = {"object": "gcp/gcp-2", "reason": "claimed_twice", "message": "its range is that of another"}
-FAILURE = {"cluster": "gcp", "reason": "unreachable", "message": "connection refused", "operation": "list nodes"}
-
-
-def probe(facts, host="aws-1"):
-    return facts["found"][host]["probe"]
-
-
-def no_pods(facts):
-    for host in facts["found"]:
-        probe(facts, host).update(pods=[], pings=[])
-
-
-def one_node_without_pods(facts):
-    probe(facts, "gcp-2").update(pods=[], pings=[], others=["192.168.7.5"])
-    for host in ("aws-1", "aws-2"):
-        probe(facts, host)["pings"] = [ping for ping in probe(facts, host)["pings"] if ping["node"] != "gcp-2"]
-
-
-def no_peer_at_all(facts):
-    for cluster in facts["mesh"]["clusters"].values():
-        for part in cluster["remotes"].values():
-            part["peers"] = []
-    for host in facts["found"]:
-        probe(facts, host).update(peers=[])
-
-
-def every_node_refused(facts):
-    no_peer_at_all(facts)
-    facts["mesh"]["refused"] = [dict(REFUSAL, object=host) for host in verified.HOSTS]
-
-
-def stand_in(facts, *hosts):
-    """No pod was found on the hosts: the bridge's address was pinged there, and from there, in place of one."""
-    old = {verified.pod(host): verified.pod(host).replace(".10", ".1") for host in hosts}
-    for host in hosts:
-        probe(facts, host)["pods"] = [{"addresses": [old[verified.pod(host)]], "in_namespace": False}]
-    for host in facts["found"]:
-        for ping in probe(facts, host)["pings"]:
-            ping.update({key: old.get(ping[key], ping[key]) for key in ("source", "target")})
-
-
-def a_node_stands_in_for_its_pods(facts):
-    stand_in(facts, "gcp-2")
-
-
-def nodes_stand_in_for_all_pods(facts):
-    stand_in(facts, *facts["found"])
-
-
-def one_node_refused(facts):
-    facts["mesh"]["refused"] = [REFUSAL]
-
-
-def unreadable_cluster(facts):
-    facts["mesh"]["failures"] = [FAILURE]
-
-
-def limit(facts, unasked=verified.CAPABILITIES):
-    """As --limit aws_nodes: of the nodes of gcp, and without a cluster's host of the capabilities, nothing was asked."""
-    gone = [host for host in verified.HOSTS if host.startswith("gcp")]
-    for host in gone:
-        del facts["found"][host]
-    facts.update(limit="aws_nodes", outside=gone, unasked=list(unasked), capabilities=[])
-    facts["plans"] = {name: plan for name, plan in facts["plans"].items() if name not in unasked}
-
-
-def silent_host(facts):
-    facts["found"]["gcp-2"] = {}
-
-
-def host_that_no_play_had(facts):
-    del facts["found"]["gcp-2"]
-
-
-def limit_that_leaves_nothing(facts):
-    facts.update(
-        mesh={}, found={}, limit="bastion", outside=list(facts["declared"]), unasked=facts["capabilities"], plans={}
-    )
-
-
-def limited_and_broken_inside(facts):
-    limit(facts)
-    facts["found"]["aws-1"]["drift"]["plan"]["changes"].append(
-        {"action": "create", "kind": "route", "id": "10.4.0.0/16"}
-    )
-
-
-def limited_and_a_node_without_pods(facts):
-    limit(facts)
-    probe(facts, "aws-2").update(pods=[], pings=[])
-
-
-def run_limited_to_clusters(facts):
-    facts.update(mesh={}, found={})
-
-
-def not_compared(facts):
-    facts["found"]["aws-1"]["drift"] = {}
-
-
-def drifted(facts):
-    facts["found"]["aws-1"]["drift"]["plan"]["changes"] = [
-        {"action": "create", "kind": "route", "id": "10.4.0.0/16", "fields": []}
-    ]
-
-
-def other_release(facts):
-    folder = "/usr/local/lib/multicluster-network/demo/dataplane-"
-    rows = [
-        {"action": action, "kind": "file", "id": folder + name + ".pyz", "fields": []}
-        for action, name in (("create", "aa"), ("delete", "bb"))
-    ]
-    facts["found"]["aws-1"]["drift"]["plan"]["changes"] = rows
-
-
-def foreign_table(facts):
-    facts["found"]["aws-1"]["drift"]["refused"] = [{"object": "table x", "reason": "not_ours", "message": "somebody's"}]
-
-
-def ping_fails(facts):
-    probe(facts)["pings"][0].update(ok=False, milliseconds=None)
-
-
-def large_packets_are_lost(facts):
-    probe(facts)["pings"][0].update(size=1296)
-
-
-def never_shook_hands(facts):
-    probe(facts)["peers"][0]["handshake_age"] = None
-
-
-def stale(facts):
-    probe(facts)["peers"][0]["handshake_age"] = 181
-
-
-def peer_missing(facts):
-    del probe(facts)["peers"][0]
-
-
-def sent_elsewhere(facts):
-    probe(facts)["paths"]["elsewhere"] = [
-        {
-            "range": "10.4.7.0/24",
-            "device": "wireguard.gcp",
-            "address": "10.4.7.129",
-            "source": None,
-            "text": "the kernel sends it by eth0; it is taken by route 10.4.7.128/25 dev eth0 table main",
-        }
-    ]
-
-
-def kernel_not_asked(facts):
-    probe(facts)["paths"] = None
-
-
-def unreadable_rules(facts):
-    probe(facts).update(paths=None, errors=[{"section": "paths", "message": "this needs root"}])
-
-
-def pods_of_another_range(facts):
-    probe(facts)["strays"] = ["10.2.99.5"]
-
-
-def unit_failed(facts):
-    probe(facts)["units"][0]["active"] = "failed"
-
-
-def watcher_stopped(facts):
-    probe(facts)["units"].append(
-        {"name": "multicluster-network-default-watch.service", "active": "inactive", "enabled": "enabled"}
-    )
-
-
-def other_family(facts):
-    for ping in list(probe(facts)["pings"]):
-        probe(facts)["pings"].remove(ping)
-
-
-def annotations_differ(facts):
-    facts["plans"]["annotations"] = verified.result(plan={"changes": [CHANGE]})
-
-
-def service_differs(facts):
-    facts["plans"]["service_mirror"] = verified.result(plan={"changes": [CHANGE]})
-
-
-def service_refused(facts):
-    facts["plans"]["service_mirror"] = verified.result(refused=[REFUSAL])
-
-
-def sets_unreadable(facts):
-    facts["plans"]["network_sets"] = verified.result(failures=[FAILURE])
-
-
-def names_failed(facts):
-    facts["plans"]["coredns_rewrite"] = {"failed": True, "msg": "no ConfigMap coredns"}
-
-
-def tenants_not_compared(facts):
-    del facts["plans"]["tenants"]
-
-
-def nobody_announces(facts):
-    probe(facts)["bgp"] = None
-
-
-def no_speaker(facts):
-    row = {"service": "default/web", "address": "203.0.113.1", "reason": "no node of the cluster has a router to tell"}
-    facts["plans"]["load_balancers"]["load_balancers"]["aws"].update(nodes=[], unannounced=[row])
-
-
-def announced_to_nobody(facts):
-    probe(facts)["bgp"]["sessions"] = [{"neighbor": "10.66.23.1", "state": "Active"}]
-
-
-def nobody_holds(facts):
-    row = {
-        "announce": ["10.66.23.200/32"],
-        "nodes": [],
-        "segments": {"rack1": [{"name": "aws-1", "addresses": ["10.66.23.31"]}]},
-        "routes": [{"network": "10.66.23.200/32", "group": 9}],
-    }
-    facts["plans"]["load_balancers"]["load_balancers"]["aws"] = row
-
-
-def two_hold(facts):
-    nobody_holds(facts)
-    for host in ("aws-1", "aws-2"):
-        facts["found"][host]["probe"]["layer2"] = {"interface": "eth0", "holds": ["10.66.23.200/32"], "withheld": []}
-
-
-def pods_outside_of_the_inventory(facts):
-    rows = [
-        {"level": "error", "reason": "pods_outside_pod_cidrs", "message": "9 pods: outside"},
-        {"level": "warning", "reason": "x", "message": "y"},
-    ]
-    facts["mesh"]["pod_places"] = {"gcp": rows}
-
-
-def nothing_at_all(facts):
-    facts.update(mesh={}, found={}, declared=[], capabilities=[], plans={})
-
-
-LIES = {
-    no_pods: (UNPROVEN, "start a pod"),
-    one_node_without_pods: (UNPROVEN, "gcp-2: has no pod and no address in its pod ranges 10.4.8.0/24"),
-    a_node_stands_in_for_its_pods: (
-        UNPROVEN,
-        "gcp-2: has no network namespace with an address of its pod ranges 10.4.8.0/24, so its own address 10.4.8.1",
-    ),
-    nodes_stand_in_for_all_pods: (
-        UNPROVEN,
-        "aws-1: pinged no pod of another cluster: what answered there are addresses of nodes",
-    ),
-    no_peer_at_all: (UNPROVEN, "no peer of cluster gcp is planned"),
-    every_node_refused: (UNPROVEN, "[claimed_twice]"),
-    one_node_refused: (UNPROVEN, "mesh: refused gcp/gcp-2"),
-    unreadable_cluster: (BROKEN, "cluster gcp: connection refused [unreachable]"),
-    silent_host: (BROKEN, "gcp-2: could not be verified"),
-    host_that_no_play_had: (UNPROVEN, "1 node not looked at (gcp-2): no play of this run had them"),
-    limit_that_leaves_nothing: (
-        UNPROVEN,
-        "nothing was looked at: --limit bastion leaves no node and no cluster to ask",
-    ),
-    limited_and_broken_inside: (BROKEN, "aws-1: route 10.4.0.0/16 is not as desired (create)"),
-    limited_and_a_node_without_pods: (UNPROVEN, "aws-2: has no pod and no address in its pod ranges 10.2.4.0/24"),
-    run_limited_to_clusters: (UNPROVEN, "the mesh was not planned"),
-    not_compared: (UNPROVEN, "aws-1: was not compared with the plan"),
-    drifted: (BROKEN, "aws-1: route 10.4.0.0/16 is not as desired (create)"),
-    other_release: (
-        BROKEN,
-        "aws-1: what it runs at boot is of another release of this collection than this run; multicluster.network.mesh brings it",
-    ),
-    foreign_table: (BROKEN, "aws-1: table x: somebody's [not_ours]"),
-    ping_fails: (BROKEN, "aws-1: pod 10.2.3.10 does not reach pod 10.4.7.10 of gcp-1"),
-    large_packets_are_lost: (
-        BROKEN,
-        "aws-1: packets of more than 1,296 bytes do not reach pod 10.4.7.10 of gcp-1, though the tunnel takes 1,420: set "
-        "wireguard_mtu: 1296 on the host of cluster gcp and run site",
-    ),
-    never_shook_hands: (
-        BROKEN,
-        "no handshake with gcp/gcp-1: UDP from 10.66.23.31 port 51821 to 10.22.22.27:51821 got no answer; check firewalls",
-    ),
-    stale: (BROKEN, "aws-1: last handshake with gcp/gcp-1 is 181 s old: UDP from 10.66.23.31"),
-    peer_missing: (BROKEN, "aws-1: gcp/gcp-1 is no peer of wireguard.gcp"),
-    sent_elsewhere: (
-        BROKEN,
-        "aws-1: packets for 10.4.7.0/24 (asked for 10.4.7.129) do not leave by wireguard.gcp: the kernel sends it by eth0; it is",
-    ),
-    kernel_not_asked: (UNPROVEN, "aws-1: its kernel was not asked"),
-    unreadable_rules: (UNPROVEN, "aws-1: could not read paths: this needs root"),
-    pods_of_another_range: (BROKEN, "1 pod with an address outside the ranges 10.2.3.0/24 of its Node (10.2.99.5)"),
-    pods_outside_of_the_inventory: (BROKEN, "cluster gcp: 9 pods: outside [pods_outside_pod_cidrs]"),
-    unit_failed: (BROKEN, "aws-1: unit multicluster-network-default.service is failed"),
-    watcher_stopped: (BROKEN, "aws-1: unit multicluster-network-default-watch.service is inactive"),
-    other_family: (UNPROVEN, "aws-1: no pod there has an address of the same IP version as those of gcp-1, gcp-2"),
-    annotations_differ: (BROKEN, "annotations: Service gcp/s/x is not as desired"),
-    service_differs: (BROKEN, "service_mirror: Service gcp/s/x is not as desired (create)"),
-    service_refused: (UNPROVEN, "service_mirror: refused gcp/gcp-2"),
-    sets_unreadable: (BROKEN, "network_sets: cluster gcp: connection refused [unreachable]"),
-    names_failed: (BROKEN, "coredns_rewrite: no ConfigMap coredns"),
-    tenants_not_compared: (UNPROVEN, "tenants: it is on, and was not compared"),
-    nobody_announces: (
-        UNPROVEN,
-        "load_balancers: cluster aws: no speaker of aws-1 announces 203.0.113.1/32 to a neighbour that listens",
-    ),
-    announced_to_nobody: (UNPROVEN, "load_balancers: cluster aws: no speaker of aws-1 announces 203.0.113.1/32"),
-    no_speaker: (
-        UNPROVEN,
-        "load_balancers: cluster aws: nobody announces 203.0.113.1 (default/web): no node of the cluster has a router to tell",
-    ),
-    nobody_holds: (UNPROVEN, "load_balancers: cluster aws: no node holds 10.66.23.200/32"),
-    two_hold: (
-        BROKEN,
-        "load_balancers: cluster aws: aws-1 and aws-2 hold 10.66.23.200 at once: they do not hear each other",
-    ),
-    nothing_at_all: (UNPROVEN, "nothing was looked at"),
-}
+import wrong_facts  # pylint: disable=wrong-import-position
 
 
 def judged(*plants, allow=False):
@@ -369,9 +48,9 @@ def test_what_was_looked_at_and_is_right_is_proven():
     assert built["text"].splitlines()[-1] == "all green" and built["text"].count("ok 0.4 ms") == 8
 
 
-@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
+@pytest.mark.parametrize("lie", wrong_facts.LIES, ids=lambda lie: lie.__name__)
 def test_no_lie_is_green(lie):
-    value, words = LIES[lie]
+    value, words = wrong_facts.LIES[lie]
     built = judged(lie)
     assert built["verdict"] == value and not built["ok"]
     assert any(words in problem for problem in built["problems"]), built["problems"]
@@ -393,15 +72,21 @@ def test_no_lie_is_green(lie):
 
 def test_a_stand_in_is_shown_as_none_of_the_pods():
     """Neither the matrix nor a lost ping calls a node's own address a pod."""
-    built = judged(a_node_stands_in_for_its_pods)
+    built = judged(wrong_facts.a_node_stands_in_for_its_pods)
     assert built["text"].count("ok 0.4 ms") == 4 and built["text"].count("node 0.4 ms") == 4
     assert any("start a pod on it" in problem for problem in built["problems"])
 
     def lost(facts):
-        a_node_stands_in_for_its_pods(facts)
-        next(ping for ping in probe(facts)["pings"] if ping["node"] == "gcp-2").update(ok=False, milliseconds=None)
-        next(ping for ping in probe(facts)["pings"] if ping["node"] == "gcp-1").update(ok=False, milliseconds=None)
-        next(ping for ping in probe(facts, "aws-2")["pings"] if ping["node"] == "gcp-2").update(size=1296, full=1420)
+        wrong_facts.a_node_stands_in_for_its_pods(facts)
+        next(ping for ping in wrong_facts.probe(facts)["pings"] if ping["node"] == "gcp-2").update(
+            ok=False, milliseconds=None
+        )
+        next(ping for ping in wrong_facts.probe(facts)["pings"] if ping["node"] == "gcp-1").update(
+            ok=False, milliseconds=None
+        )
+        next(ping for ping in wrong_facts.probe(facts, "aws-2")["pings"] if ping["node"] == "gcp-2").update(
+            size=1296, full=1420
+        )
 
     problems = judged(lost)["problems"]
     assert any("aws-1: pod 10.2.3.10 does not reach node address 10.4.8.1 of gcp-2" in problem for problem in problems)
@@ -426,7 +111,7 @@ def test_hosts_that_reach_other_clusters_are_counted_and_those_that_cannot_are_n
 
     def asked(sources, *pings):
         def change(facts):
-            probe(facts).update(host_pings=list(pings), host_sources=sources)
+            wrong_facts.probe(facts).update(host_pings=list(pings), host_sources=sources)
 
         return judged(change)
 
@@ -456,7 +141,7 @@ def test_a_host_with_an_address_in_the_plan_is_carried_though_its_table_has_none
 
     def change(facts):
         facts["mesh"]["nodes"]["aws-1"]["exported_addresses"] = {"10.66.23.31": "10.203.23.31"}
-        probe(facts).update(host_pings=[host_ping(ok=False)], host_sources=[])
+        wrong_facts.probe(facts).update(host_pings=[host_ping(ok=False)], host_sources=[])
 
     built = judged(change)
     assert built["verdict"] == BROKEN and "not carried" not in built["text"]
@@ -465,7 +150,7 @@ def test_a_host_with_an_address_in_the_plan_is_carried_though_its_table_has_none
 def test_a_host_that_does_not_reach_a_nodes_exported_address_is_named():
     def change(facts):
         facts["mesh"]["nodes"]["gcp-1"]["exported_addresses"] = {"10.22.22.27": "10.203.22.27"}
-        probe(facts).update(host_pings=[host_ping(ok=False, target="10.203.22.27")], host_sources=[4])
+        wrong_facts.probe(facts).update(host_pings=[host_ping(ok=False, target="10.203.22.27")], host_sources=[4])
 
     (line,) = [text for text in judged(change)["problems"] if "host itself" in text]
     assert line == "aws-1: the host itself (10.66.23.31) does not reach its exported address 10.203.22.27 of gcp-1"
@@ -513,12 +198,12 @@ def test_a_lost_ping_of_a_translated_pod_is_not_taken_for_one_of_a_pod_that_went
 
 
 def test_large_packets_that_are_lost_are_shown_where_pings_are():
-    built = judged(large_packets_are_lost)
+    built = judged(wrong_facts.large_packets_are_lost)
     assert built["text"].count("ok 0.4 ms") == 7 and "FAIL > 1296 B" in built["text"]
 
     def kubespan(facts):
         facts["mesh"].update(mode="kubespan", kubespan={"affiliates": [], "device": "kubespan"})
-        large_packets_are_lost(facts)
+        wrong_facts.large_packets_are_lost(facts)
 
     assert any(
         "set kubespan_config: {mtu: 1296} on the nodes and run site" in problem
@@ -527,17 +212,17 @@ def test_large_packets_that_are_lost_are_shown_where_pings_are():
 
 
 INDEPENDENT = (
-    one_node_refused,
-    unreadable_cluster,
-    foreign_table,
-    stale,
-    unit_failed,
-    pods_of_another_range,
-    service_refused,
-    sets_unreadable,
-    names_failed,
-    tenants_not_compared,
-    nobody_announces,
+    wrong_facts.one_node_refused,
+    wrong_facts.unreadable_cluster,
+    wrong_facts.foreign_table,
+    wrong_facts.stale,
+    wrong_facts.unit_failed,
+    wrong_facts.pods_of_another_range,
+    wrong_facts.service_refused,
+    wrong_facts.sets_unreadable,
+    wrong_facts.names_failed,
+    wrong_facts.tenants_not_compared,
+    wrong_facts.nobody_announces,
 )
 
 
@@ -546,9 +231,9 @@ INDEPENDENT = (
 )
 def test_the_worse_of_two_counts_and_both_are_reported(pair):
     built = judged(*pair)
-    values = {LIES[lie][0] for lie in pair}
+    values = {wrong_facts.LIES[lie][0] for lie in pair}
     assert built["verdict"] == (BROKEN if BROKEN in values else UNPROVEN)
-    assert all(LIES[lie][1] in built["text"] for lie in pair)
+    assert all(wrong_facts.LIES[lie][1] in built["text"] for lie in pair)
 
 
 def test_one_cluster_with_other_work_is_not_blamed_for_having_nobody_to_join():
@@ -558,19 +243,19 @@ def test_one_cluster_with_other_work_is_not_blamed_for_having_nobody_to_join():
         del facts["mesh"]["nodes"][host], facts["found"][host]
     facts["declared"] = ["aws-1", "aws-2"]
     for host in facts["declared"]:
-        probe(facts, host).update(peers=[], pings=[])
+        wrong_facts.probe(facts, host).update(peers=[], pings=[])
     assert report.build(facts)["verdict"] == PROVEN
     assert report.build(dict(facts, capabilities=[]))["verdict"] == UNPROVEN
 
 
 def test_what_was_applied_just_now_is_no_difference_and_its_refusals_count():
     facts = verified.facts()
-    service_differs(facts)
+    wrong_facts.service_differs(facts)
     facts["applied"] = {"service_mirror": []}
     assert (
         report.build(facts)["verdict"] == PROVEN
     )  # the source has changed since; this run had read it and found it as desired
-    service_refused(facts)
+    wrong_facts.service_refused(facts)
     assert report.build(facts)["verdict"] == UNPROVEN
 
 
@@ -589,7 +274,7 @@ def test_what_was_written_and_is_not_there_when_read_again_is_broken(written):
 
 def test_a_limit_is_the_scope_of_the_verdict():
     facts = verified.facts()
-    limit(facts)
+    wrong_facts.limit(facts)
     built = report.build(facts)
     assert built["verdict"] == PROVEN and built["ok"] and sorted(built["parts"]) == ["mesh"]
     first = (
@@ -610,11 +295,11 @@ def test_a_limit_is_the_scope_of_the_verdict():
 def test_who_nobody_asked_is_not_missed_by_those_who_were():
     """One cluster alone cannot ping the others' pods, and nobody knows what the others' speakers announce."""
     facts = verified.facts()
-    limit(facts, unasked=())
+    wrong_facts.limit(facts, unasked=())
     facts["capabilities"] = list(verified.CAPABILITIES)
     facts["plans"]["load_balancers"]["load_balancers"]["gcp"] = {"announce": ["203.0.113.9/32"], "nodes": ["gcp-1"]}
     for host in ("aws-1", "aws-2"):
-        probe(facts, host)["pings"] = []
+        wrong_facts.probe(facts, host)["pings"] = []
     assert report.build(facts)["verdict"] == PROVEN
     facts["limit"] = ""  # nobody said that only a part was to be judged
     built = report.build(facts)
@@ -623,7 +308,7 @@ def test_who_nobody_asked_is_not_missed_by_those_who_were():
 
 def test_a_limit_of_many_names_takes_one_line():
     facts = verified.facts()
-    limit(facts)
+    wrong_facts.limit(facts)
     facts["limit"] = ",".join(f"node-{number}\n" for number in range(500))
     facts["outside"] = facts["outside"] + [f"far-{number:03}" for number in range(500)]
     first = report.build(facts)["text"].splitlines()[0]
@@ -632,10 +317,10 @@ def test_a_limit_of_many_names_takes_one_line():
 
 def test_a_cluster_that_was_not_read_is_not_told_of_pods_out_of_place():
     facts = verified.facts()
-    facts["mesh"]["failures"] = [dict(FAILURE, reason="unauthorized", message="its token is not accepted")]
+    facts["mesh"]["failures"] = [dict(wrong_facts.FAILURE, reason="unauthorized", message="its token is not accepted")]
     for host in ("gcp-1", "gcp-2"):
         facts["mesh"]["nodes"][host]["pod_cidrs"] = []
-        probe(facts, host).update(pods=[], pings=[], strays=["10.4.7.10"], others=[])
+        wrong_facts.probe(facts, host).update(pods=[], pings=[], strays=["10.4.7.10"], others=[])
     built = report.build(facts)
     assert (
         "podCIDR" not in built["text"]
@@ -646,12 +331,12 @@ def test_a_cluster_that_was_not_read_is_not_told_of_pods_out_of_place():
     verdict = mesh_verdict.of_host(MeshPlan.from_json(facts["mesh"]), "gcp-1", facts["found"])
     assert verdict.value == UNPROVEN and not verdict.broken
     # in a cluster that was read, it is said as before
-    probe(facts, "aws-1")["strays"] = ["10.2.99.5"]
+    wrong_facts.probe(facts, "aws-1")["strays"] = ["10.2.99.5"]
     assert "aws-1: 1 pod with an address outside" in report.build(facts)["text"]
 
 
 def test_whoever_has_pods_elsewhere_is_not_asked_to_start_one():
-    built = judged(one_node_without_pods)
+    built = judged(wrong_facts.one_node_without_pods)
     (line,) = [line for line in built["text"].splitlines() if "gcp-2: has no pod" in line]
     assert (
         "other addresses (192.168.7.5): if they are pods, the CNI uses ranges that pod_cidrs of cluster gcp or spec.podCIDR does not have"
@@ -661,11 +346,11 @@ def test_whoever_has_pods_elsewhere_is_not_asked_to_start_one():
 
 def test_refusals_that_leave_a_source_empty_are_reported_before_the_budget():
     facts = verified.facts()
-    every_node_refused(facts)
+    wrong_facts.every_node_refused(facts)
     facts["mesh"]["refused"] = [
-        dict(REFUSAL, object="gcp/" + host, reason="outside_grant") for host in ("gcp-1", "gcp-2")
+        dict(wrong_facts.REFUSAL, object="gcp/" + host, reason="outside_grant") for host in ("gcp-1", "gcp-2")
     ]
-    facts["mesh"]["refused"].append(dict(REFUSAL, object="aws/aws-2"))
+    facts["mesh"]["refused"].append(dict(wrong_facts.REFUSAL, object="aws/aws-2"))
     for host in ("aws-1", "aws-2"):
         facts["found"][host]["drift"]["refused"] = [
             {"object": "gcp", "reason": "delete_budget", "message": "2 nodes were refused"}
@@ -705,7 +390,7 @@ def test_a_node_that_can_track_no_further_connection_is_broken():
 
 
 def test_each_part_has_its_own_verdict():
-    built = judged(service_differs, no_pods)
+    built = judged(wrong_facts.service_differs, wrong_facts.no_pods)
     assert {name: part["value"] for name, part in built["parts"].items()} == {
         "mesh": UNPROVEN,
         "service_mirror": BROKEN,
@@ -787,7 +472,7 @@ def test_a_mesh_of_nodes_misses_its_peers_too():
     )
     for host in facts["found"]:
         every = [name for name in verified.HOSTS if name != host]
-        row = probe(facts, host)
+        row = wrong_facts.probe(facts, host)
         row["peers"] = [dict(row["peers"][0], device="kubespan", public_key=verified.key(name)) for name in every]
         row["pings"] = [dict(row["pings"][0], node=name) for name in every]
     assert report.build(facts)["verdict"] == PROVEN
@@ -809,26 +494,30 @@ def test_networks_count_as_announced_where_a_neighbour_listens():
 )
 def test_an_address_that_one_node_holds(said):
     facts = verified.facts()
-    nobody_holds(facts)
+    wrong_facts.nobody_holds(facts)
     facts["found"]["aws-1"]["probe"]["layer2"] = said
     assert report.build(facts)["verdict"] == PROVEN
 
 
 def test_an_address_without_a_pod_is_withheld_and_not_silent():
     facts = verified.facts()
-    probe(facts)["bgp"].update(announces=[], withheld=["203.0.113.1/32"])
+    wrong_facts.probe(facts)["bgp"].update(announces=[], withheld=["203.0.113.1/32"])
     assert report.build(facts)["verdict"] == PROVEN
-    probe(facts)["bgp"]["withheld"] = []
+    wrong_facts.probe(facts)["bgp"]["withheld"] = []
     assert report.build(facts)["verdict"] != PROVEN
 
 
 def test_a_reason_of_several_nodes_is_one_line_and_a_cause_is_said_once():
     """Of 4 nodes with one unreadable cluster every line had the whole cause."""
     facts = verified.facts()
-    facts["mesh"]["failures"] = [FAILURE]
-    facts["mesh"]["clusters"]["aws"]["remotes"]["gcp"].update(peers=[], reason="cluster gcp: " + FAILURE["message"])
+    facts["mesh"]["failures"] = [wrong_facts.FAILURE]
+    facts["mesh"]["clusters"]["aws"]["remotes"]["gcp"].update(
+        peers=[], reason="cluster gcp: " + wrong_facts.FAILURE["message"]
+    )
     built = report.build(facts)
-    assert len([line for line in built["text"].splitlines() if FAILURE["message"] in line]) == 1, built["text"]
+    assert len([line for line in built["text"].splitlines() if wrong_facts.FAILURE["message"] in line]) == 1, built[
+        "text"
+    ]
     (line,) = [line for line in built["text"].splitlines() if "no peer of cluster gcp is planned" in line]
     assert line == "  aws-1: no peer of cluster gcp is planned, see above (also aws-2)"
     assert sum("no peer of cluster gcp is planned" in reason for reason in built["unproven"]) == 2, (
