@@ -10,7 +10,7 @@ import typing as t
 
 from ansible.plugins.action.normal import ActionModule as Normal
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
-from ansible_collections.multicluster.network.plugins.module_utils._trace.seen import flow_at
+from ansible_collections.multicluster.network.plugins.module_utils._trace.resolve import flow_at
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars, skipped
 
 

@@ -41,6 +41,7 @@ _WEIGHTS = {
             "unit",
             "credentials",
             "key",
+            "secret",
             "folder",
             "file",
         ]

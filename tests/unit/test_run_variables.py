@@ -255,6 +255,8 @@ IN_GUIDES |= {
     "multicluster_exports_in_conflict",
     "multicluster_imports",
 }
+IN_GUIDES |= {"multicluster_node_key_age_seconds"}
+IN_GUIDES |= {"multicluster_next_failure_pairs", "multicluster_next_failure_services"}
 IN_GUIDES |= {"multicluster_pool_addresses", "multicluster_pool_addresses_used", "multicluster_pool_addresses_free"}
 
 

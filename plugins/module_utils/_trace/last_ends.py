@@ -8,6 +8,7 @@ import typing as t
 
 from .._loadbalancers.layer2.groups import number_groups
 from .._loadbalancers.layer2.segment import order
+from .._plan.seen_addresses import Seen
 from .._services.mcs.names import derived_name
 from .._services.mirror_services import is_mirror
 from .._services.names import global_name, mirror_name
@@ -17,7 +18,6 @@ from .causes import place_text
 from .consequences import Consequences
 from .names import Settings
 from .objects import Address, Cluster, Id, Service
-from .seen import Seen
 from .what_if import AWAY, LABEL, SERVICE, Hypothesis
 
 Data = dict[str, t.Any]

@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from .._dataplane.constants import TABLE_NAMES
-from .._mesh.fabric.pod_ranges import OBJECTS
 from .._mesh.kubespan.generations import Layout
+from .._plan.pod_range_sources import OBJECTS
 from .facts import Node, Route, Rule
 from .routing import Packet, rules_of
 

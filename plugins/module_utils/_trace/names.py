@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._plan.seen_addresses import Seen
 from .._services.coredns_merge import ServerBlock, server_blocks
 from .._services.coredns_rules import DEFAULT_DOMAIN, GLOBAL_ZONE, Rule, rewrite_name, rewrite_rules, zone_of
 from .._services.mcs.names import derived_name
@@ -21,7 +22,6 @@ from .causes import place_text, printable
 from .ends import End, Question
 from .name_servers import DNS_NAMESPACE, Server, server_of
 from .objects import Address, Backend, Cluster, Id, Port, Service
-from .seen import Seen
 
 #: Dots below which a pod's resolver tries its search list first, as Kubernetes sets it.
 NDOTS = 5

@@ -7,10 +7,10 @@ from __future__ import annotations
 import itertools
 import typing as t
 
+from .._plan.seen_addresses import Seen
 from .._values.addresses import address_number, parse_address
 from .._values.text import mapping
 from .causes import place_text
-from .seen import Seen
 
 Data = dict[str, t.Any]
 

@@ -9,6 +9,7 @@ import typing as t
 
 from .._mesh.kubespan.generations import Layout
 from .._plan.mesh_plan import KubespanPlan, MeshPlan
+from .._plan.seen_addresses import Seen
 from . import causes, ends
 from .causes import place_text
 from .ends import End, Question
@@ -16,7 +17,6 @@ from .known_ends import Ends
 from .names import Answer, Names
 from .objects import Address, Cluster, Pod, Seat, addresses
 from .policies import lacks_set, lacks_source
-from .seen import Seen
 
 Data = dict[str, t.Any]
 #: Source ports and ICMP identifiers by which our packets are known, and so many flows a trace has at most.
@@ -527,3 +527,17 @@ def mesh_part(mesh: MeshPlan) -> Data:
         "shared": {key: sorted(labels) for key, labels in sorted(keys.items()) if len(labels) > 1},
         "ranges": {name: str(row.get("source")) for name, row in sorted(mesh.pod_ranges.items())},
     }
+
+
+def flow_at(flow: Data, cluster: str) -> Data:
+    """A flow as nodes of a cluster see it: another cluster than the source's has the translated source, and both forms of its own pods."""
+    source, target = flow["source"], flow["target"]
+    rows = target.get("backends") or ()
+    if cluster == source.get("cluster") or not ("seen" in source or any("own" in row for row in rows)):
+        return flow
+    own = [dict(row, address=row["own"]) for row in rows if "own" in row]
+    return dict(
+        flow,
+        source=dict(source, address=source.get("seen", source["address"])),
+        target=dict(target, backends=[*own, *rows]),
+    )

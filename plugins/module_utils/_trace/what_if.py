@@ -13,6 +13,7 @@ import typing as t
 from .._mesh.semaphore.annotations import key_of
 from .._plan.mesh_plan import MeshPlan
 from .._values.refused import ValueRefused, quoted
+from .._values.text import lower
 
 Data = dict[str, t.Any]
 #: The variable of the role, which messages name.
@@ -110,7 +111,7 @@ def _chosen(fields: Data) -> list[str]:
 def _typed(kind: str, fields: Data) -> t.Iterator[Hypothesis]:
     given = fields[kind]
     if kind == PLAN:
-        if str(given).lower() not in ("true", "yes", "1"):
+        if lower(str(given)) not in ("true", "yes", "1"):
             raise ValueRefused("bad_format", f"{VARIABLE}: plan is true, or left out")
         yield Hypothesis(PLAN, "")
         return
@@ -144,7 +145,7 @@ def _kinds() -> str:
 
 
 def _near(name: str, known: t.Iterable[str]) -> str:
-    near = difflib.get_close_matches(name.lower(), sorted(known), 1, 0.6)
+    near = difflib.get_close_matches(lower(name), sorted(known), 1, 0.6)
     return f"; did you mean {near[0]}?" if near else ""
 
 

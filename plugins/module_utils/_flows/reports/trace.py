@@ -15,6 +15,7 @@ from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import Forbidden, KubeError, NotFound
 from ..._linux.files import FileState, make_folder, write_state
 from ..._plan.mesh_plan import MeshPlan
+from ..._plan.seen_addresses import Seen
 from ..._services.mcs.names import IMPORT, VERSIONS
 from ..._status.model import moment
 from ..._trace import ends, page, pairs, report, what_if
@@ -23,7 +24,6 @@ from ..._trace.known_ends import Ends
 from ..._trace.names import Names, Settings
 from ..._trace.objects import Cluster, parse_cluster
 from ..._trace.resolve import MOST_FLOWS, NUMBERS, Resolver, hosts_of, mesh_part
-from ..._trace.seen import Seen
 from ..._values.gc_pause import gc_paused
 from ..._values.packed import unpack
 from ..._values.refused import ValueRefused

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._plan.pod_range_sources import OBJECTS
 from ..._values.addresses import Network, parse_network, readable_address
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
 from ..._values.text import is_alnum, parse_object
-from .pod_ranges import CALICO, CAPABILITY, CILIUM, NODE, OBJECTS, OVN, OVN_NOTE, PODS, usable_pool
+from .pod_ranges import CALICO, CAPABILITY, CILIUM, NODE, OVN, OVN_NOTE, PODS, usable_pool
 
 Object = t.Mapping[str, t.Any]
 Row = dict[str, str]

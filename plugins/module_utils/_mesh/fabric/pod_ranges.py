@@ -12,6 +12,7 @@ import bisect
 import typing as t
 
 from ..._plan.plan import Refusal
+from ..._plan.pod_range_sources import OBJECTS
 from ..._values.addresses import Network, parse_address, parse_network
 from ..._values.prefix_sets import BITS, PrefixSet, VersionSpan, address_text, overlapping_pairs, span
 from ..._values.refused import ValueRefused, quoted
@@ -26,15 +27,6 @@ INVENTORY = "inventory"
 SOURCES = (AUTO, NODE, CALICO, CILIUM, OVN, PODS)
 #: Ranges that a node may have where its Pods show them; other sources have MAX_ALLOWED_IPS.
 LIMIT = 4096
-#: How messages call the objects of a source.
-OBJECTS = {
-    NODE: "spec.podCIDRs of Nodes",
-    CALICO: "BlockAffinities and IPAMBlocks of Calico",
-    CILIUM: "CiliumNodes",
-    OVN: "the annotation k8s.ovn.org/node-subnets of Nodes",
-    PODS: "Pods",
-    INVENTORY: "node_pod_cidrs of hosts",
-}
 #: The capability of cluster_access with the rights to read a source.
 CAPABILITY = {CALICO: "mesh", CILIUM: "mesh", PODS: "mesh_pods"}
 OVN_NOTE = "k8s.ovn.org/node-subnets"
