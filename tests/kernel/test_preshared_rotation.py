@@ -26,7 +26,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.preshared_keys import with_keys
 from ansible_collections.multicluster.network.plugins.module_utils._values.keys import encode_key
-from test_rotation import CLUSTER, FILTERS, Pair, steady_rate
+from test_rotation import CLUSTER, FILTERS, UNDERLAY, Pair, steady_rate
 
 SECRET = bytes(range(32))
 FOLDER = "/var/lib/semaphore-wireguard"
@@ -69,9 +69,9 @@ class PresharedPair(Pair):
 
 
 @pytest.fixture(name="pair")
-def pair_fixture(new_node, implementation, tmp_path):
+def pair_fixture(two_nodes, implementation, tmp_path):
     del implementation  # auto takes the kernel where that has WireGuard
-    pair = PresharedPair(new_node, tmp_path, FILTERS["strict"])
+    pair = PresharedPair(two_nodes(UNDERLAY), tmp_path, FILTERS["strict"])
     pair.step(NO_STEP)
     return pair
 
@@ -93,6 +93,7 @@ def judged(pair, present):
     assert pair.live("a") == pair.live("b") and (pair.live("a") == ["(none)"]) != present
 
 
+@pytest.mark.takes_long
 def test_preshared_keys_go_on_change_and_go_off_without_a_lost_packet(pair):
     rate, seen = steady_rate(pair), set()
     with pair.traffic(rate) as counted:
@@ -102,7 +103,7 @@ def test_preshared_keys_go_on_change_and_go_off_without_a_lost_packet(pair):
             pair.rotate()
             judged(pair, bool(generation))
             seen.update(pair.live("a"))
-    assert counted["lost"] == 0 and counted["broken"] == [] and counted["sent"] > 100, counted
+    assert counted.lost == 0 and counted.broken == [] and counted.sent > 100, counted
     assert len(seen) == 3
 
 

@@ -18,7 +18,7 @@ import typing as t
 import felix_double as felix
 from ansible_collections.multicluster.network.plugins.filter.policy_selector import policy_selector
 from harness import REPO
-from service_lab import client, running
+from service_lab import client, running, until
 from trace_lab import assert_arrives
 
 A, A2, B, B2 = "aws-node-1", "aws-node-2", "gcp-node-1", "gcp-node-2"
@@ -518,7 +518,10 @@ MIRRORED = {"trace_from": FROM, "trace_to": SERVICE, "trace_port": PORT}
 
 @breaks("mirror_missing", asks=MIRRORED, mend="service_mirror", quick=True)
 def mirror_missing(fabric):
-    fabric.kubectl("aws", "-n", "sys-semaphore", "delete", "service", mirror(fabric))
+    name = mirror(fabric)
+    address = client(fabric, "aws").get("/api/v1/namespaces/sys-semaphore/services/" + name)["spec"]["clusterIP"]
+    fabric.kubectl("aws", "-n", "sys-semaphore", "delete", "service", name)
+    until(lambda: not any(address in fabric.sh(node, "iptables-save", "-t", "nat") for node in (A, A2)))  # kube-proxy
     yield
 
 

@@ -55,7 +55,7 @@ def _pairs(pairs: Pairs) -> tuple[dict[str, int], dict[str, int], int]:
             if place >= index:
                 both = len(sources) * number // (2 if place == index else 1)
                 total += both
-                for name in {here, there}:
+                for name in dict.fromkeys((here, there)):
                     of_clusters[name] += both
         of_hosts.update((host, count) for host in sources)
     return of_hosts, of_clusters, total
