@@ -31,7 +31,7 @@ def host_fixture(way):
     pod, node, remote = way
     node.run("ip", "link", "set", "lo", "up")
     for own, target, tunnel in zip(OWN, ("10.4.0.0/24", "fd04::/64"), ("10.4.0.1/24", "fd04::1/64")):
-        node.run("ip", "address", "add", own, "dev", "lo")
+        node.run("ip", "address", "add", own, "dev", "lo", *(["nodad"] if ":" in own else []))
         node.run("ip", "address", "del", tunnel, "dev", "wireguard.gcp")
         node.run("ip", "route", "replace", target, "dev", "wireguard.gcp", "src", own)
     mac = json.loads(node.run("ip", "-j", "link", "show", "wireguard.gcp"))[0]["address"]
