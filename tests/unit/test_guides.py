@@ -99,6 +99,20 @@ def test_commands_and_files_exist(page):
         assert (page.parent / name).exists(), name
 
 
+def test_the_guide_on_design_names_files_and_what_they_define():
+    """Whoever looks for a rule opens the file that the table names, and finds there the definition that it names."""
+    table = (ROOT / "docs" / "docsite" / "rst" / "guide_design.rst").read_text("utf-8")
+    rows = table.partition("Where to find a rule")[2].partition("Speaking to the kernel")[0]
+    places = [ROOT / "plugins" / "module_utils", ROOT / "plugins", ROOT]
+    paths = re.findall(r"``([\w./]+/[\w.]+\.(?:py|yml))``", rows)
+    assert len(paths) > 40
+    for path in paths:
+        assert any((place / path).is_file() for place in places), path
+    for name, path in re.findall(r"``(\w+)`` of ``([\w./]+\.py)``", rows):
+        found = next(place / path for place in places if (place / path).is_file())
+        assert re.search(rf"^(\s*(def|class) )?{name}\b", found.read_text("utf-8"), re.M), (name, path)
+
+
 def test_every_guide_is_in_the_index():
     sections = yaml.safe_load((ROOT / "docs" / "docsite" / "extra-docs.yml").read_text())["sections"]
     named = [name for section in sections for name in section["toctree"]]

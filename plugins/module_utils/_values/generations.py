@@ -10,7 +10,7 @@ import typing as t
 #: What the name of a file with a preshared key ends with, after the name of its device.
 _PRESHARED = re.compile(r"\.[0-9a-f]{20}\.psk\Z")
 #: Devices of a Semaphore mesh and their bypass devices. Both prefixes have the same length, so what fits into 15 bytes does so with either.
-_DEVICE, _BYPASS = "wireguard.", "wg-rotate."
+PREFIX, _BYPASS = "wireguard.", "wg-rotate."
 #: An address that both devices have while keys are rotated, and the device from then on. The kernel takes in packets by a device without an IPv4 address
 #: only where it would answer by that device, unless no reverse-path filter is on; with an address, loose mode is what it is called. Taking the last
 #: address of a device away would take its routes along. Its scope is the host, so that no packet has it as its source.
@@ -21,7 +21,7 @@ NEXT = "/next"
 
 def bypass_device(device: str) -> str:
     """The bypass device of a device: ``wg-rotate.gcp`` of ``wireguard.gcp``."""
-    return _BYPASS + device[len(_DEVICE) :]
+    return _BYPASS + device[len(PREFIX) :]
 
 
 def same_tunnel(one: str | None, other: str) -> bool:

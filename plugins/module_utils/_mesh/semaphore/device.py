@@ -12,11 +12,11 @@ import collections
 import typing as t
 
 from ..._values.addresses import parse_endpoint, parse_network
+from ..._values.generations import PREFIX
 from ..._values.refused import ValueRefused, quoted
 from ..._values.text import check_interface_name, parse_cluster_name, parse_decimal, parse_port
 from .annotations import DEFAULT_PORT, key_of
 
-PREFIX = "wireguard."
 DEFAULT_MTU, TXQUEUELEN, KEEPALIVE = 1420, 1000, 25
 SMALLEST_MTU, LARGEST_MTU = 576, 9216
 #: Ports that nodes get when nobody says which: this many from DEFAULT_PORT on. An announced port elsewhere is no reason to use it.
