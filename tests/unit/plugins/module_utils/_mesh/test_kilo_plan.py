@@ -281,6 +281,21 @@ def test_what_kilo_makes_of_it() -> None:
         assert not any(network.overlaps(route) for network in own for route in routes)
 
 
+def test_ranges_are_those_of_spec_pod_cidrs_whatever_else_a_node_has() -> None:
+    """Kilo takes no other, so what another network plugin announces (``pod_ranges`` of a Semaphore mesh) has no effect here."""
+    found = nodes()
+    for rows in found.values():
+        for number, one in enumerate(rows):
+            subnet = {"default": ["10.250.%d.0/24" % number]}
+            one["annotations"] |= {
+                "k8s.ovn.org/node-subnets": json.dumps(subnet),
+                "projectcalico.org/IPv4VXLANTunnelAddr": "10.251.0.%d" % number,
+            }
+    assert planned(found, live(planned(nodes()))).plan.changes == []
+    for listed in live(planned(found)).values():
+        assert not any(text.startswith("10.25") for peer in listed for text in peer["spec"]["allowedIPs"])
+
+
 def configuration(peers: t.Iterable[t.Mapping[str, t.Any]]) -> str:
     """What Kilo gives WireGuard for Peers: in the order of names, keepalive and endpoint where they are given."""
     lines = []
