@@ -175,6 +175,78 @@ def test_gained_lost_and_moved_are_the_difference_of_two_independent_evaluations
             assert counted(found) == expected(before, after, absent), (number, found)
 
 
+def affiliates(whole: Data, chance: random.Random) -> list[Data]:
+    """Of a KubeSpan mesh of the same nodes, a few of them missing or different."""
+    rows = []
+    for number, (host, node) in enumerate(sorted(whole["nodes"].items())):
+        row = {
+            "node_id": host,
+            "cluster": node["cluster"],
+            "node": node["node_name"],
+            "public_key": host,
+            "kubespan_address": f"fd00:77::{number + 1}",
+            "additional_addresses": list(node["pod_cidrs"]),
+            "endpoints": ["192.0.2.9:51820"],
+        }
+        fate = chance.random()
+        if fate < 0.12:
+            continue
+        if fate < 0.24:
+            row["additional_addresses"].pop()
+        elif fate < 0.36:
+            row["endpoints"] = ["198.51.100.7:51820"]
+        elif fate < 0.48:
+            row["public_key"] = host + "-new"
+        rows.append(row)
+    return rows
+
+
+def spanning(rows: t.Sequence[Data], host: str) -> Data:
+    """The peers of one node, as it takes them from all affiliates."""
+    return {
+        "kubespan " + row["public_key"]: {"endpoint": row["endpoints"][0], "allowed_ips": row["additional_addresses"]}
+        for row in rows
+        if row["node_id"] != host
+    }
+
+
+def spanned(rows: t.Sequence[Data], mesh: Data, source: str, target: str) -> t.Any:
+    """By which peer packets of one host's pods come to another's, None where by none."""
+    row = next((row for row in rows if row["node_id"] == target and row["node_id"] != source), None)
+    if row is None or set(row["additional_addresses"]) != set(mesh["nodes"][target]["pod_cidrs"]):
+        return None
+    return row["public_key"], row["endpoints"]
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_in_a_mesh_of_all_nodes_they_are_the_difference_of_two_independent_evaluations(block):
+    for number in range(block, FABRICS, 5):
+        chance = random.Random(number)
+        counts = {name: chance.randint(1, 4) for name in ("a", "b", "c")[: chance.randint(1, 3)]}
+        mesh = fabric(counts)
+        old, new = affiliates(mesh, chance), affiliates(mesh, chance)
+        part = {"subnet": "fd00:77::/64", "affiliates": new}
+        plan = MeshPlan.from_json(dict(mesh, mode="kubespan", kubespan=part, clusters={name: {} for name in counts}))
+        paths = {}
+        for host in mesh["nodes"]:
+            todo = Plan()
+            todo.extend(reconcile("peer", spanning(new, host), spanning(old, host)))
+            paths[host] = path_changes(todo.changes)
+        kinds: t.Counter[str] = collections.Counter()
+        for one, two in itertools.combinations(sorted(mesh["nodes"]), 2):
+            before = [spanned(old, mesh, *ends) for ends in ((one, two), (two, one))]
+            after = [spanned(new, mesh, *ends) for ends in ((one, two), (two, one))]
+            if None in before:
+                kinds["broken" if None in after else "gained"] += 1
+            elif None in after:
+                kinds["lost"] += 1
+            elif before != after:
+                kinds["moved"] += 1
+        if any(paths.values()):
+            found = changes.Changes(plan, paths).classes()
+            assert counted(found) == kinds, (number, found)
+
+
 def test_a_first_installation_loses_nothing():
     mesh = fabric({"a": 2, "b": 2})
     for node in mesh["nodes"].values():
