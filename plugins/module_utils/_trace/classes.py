@@ -147,7 +147,8 @@ class Pairs:
         ids = {str(row.get("node_id")): hosts.get((str(row.get("cluster")), str(row.get("node")))) for row in records}
         held: dict[str, tuple[Range, ...]] = {}
         mesh = KubeSpanMesh(records)
-        for looking in sorted(ids)[:2]:  # everybody but oneself
+        # everybody but oneself; of a single one others see what a host outside of the mesh sees
+        for looking in sorted(ids)[:2] if len(ids) > 1 else (None,):
             held.update((key, ranges(list(peer.allowed_ips))) for key, peer in mesh.specs(looking).peers.items())
         known = {str(row.get("public_key")): str(row.get("node_id")) for row in records}
         allowed = {ids.get(known.get(key, "")): spans for key, spans in held.items()}
