@@ -21,7 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._trace.change
 from ansible_collections.multicluster.network.plugins.module_utils._trace.risks import Risks
 from ansible_collections.multicluster.network.plugins.module_utils._values.gc_pause import gc_paused
 from ansible_collections.multicluster.network.plugins.plugin_utils import limit
-from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars
+from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, RunContext, run_vars
 
 
 class _Changes(ActionBase):
@@ -60,7 +60,7 @@ class _Changes(ActionBase):
                 Risks.of(mesh, first.get("declared"), limit.hosts_inside(hostvars, variables)),
             )
             classes = changes.classes()
-            gaps = stages.gaps(changes)
+            gaps = stages.gaps(changes, _measured(hostvars.context, variables, len(hosts) if judges else 0))
             fabric = changes.fabric() if options["page"] else {}
         reach = judged(classes, unread, options["max_lost_pairs"], options["confirm_lost"])
         reach.update(stages=gaps)
@@ -76,6 +76,20 @@ class _Changes(ActionBase):
         if shown:
             result.update(msg=shown, _ansible_verbose_always=True)
         return result
+
+
+def _measured(context: RunContext, variables: t.Mapping[str, t.Any], asked: int) -> stages.Measured | None:
+    """How long comparing took in this run. asked: how many hosts were called where not all were; in batches that says nothing of the whole."""
+    marks, now = context.get(kept.PLANNED) or {}, time.monotonic()
+    if "first" not in marks:
+        return None
+    begun = float(marks["first"])
+    if not asked:
+        return stages.Measured(float(marks.get("again", now)) - begun, now - begun)
+    if variables.get("multicluster_serial") is not None:
+        return None
+    hosts = len(variables.get("ansible_play_hosts_all") or ())
+    return stages.Measured.of_calls(now - begun, asked, hosts, int(variables.get("ansible_forks") or 1))
 
 
 def _read(result: t.Mapping[str, t.Any] | None) -> bool:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 from ansible.module_utils.parsing.convert_bool import boolean
@@ -43,6 +44,9 @@ class _Plan(InventoryAction):
         self.refused_before: list[str] = []
         again = boolean(options.pop("again", False))
         if again:
+            marks = self.hostvars.context.get(kept.PLANNED)
+            if marks:
+                self.hostvars.context.keep(kept.PLANNED, dict(marks, again=time.monotonic()))
             before = collected.mesh(self.hostvars, variables["ansible_play_hosts_all"])
             self.before = MeshPlan.from_json(before) if before else None
             why = self._nothing_new(variables)
@@ -135,6 +139,7 @@ class _Plan(InventoryAction):
                 result["news"] = _news(self.before, after)
                 result["news_clusters"] = slices.news(self.before, after)
             elif not boolean(self._task.args.get("validate_only", False)):
+                self.hostvars.context.keep(kept.PLANNED, {"first": time.monotonic()})
                 result["reachability"] = self._reachability(MeshPlan.from_json(result["mesh"]), task_vars or {})
         return dict(result, refused_before=self.refused_before)
 

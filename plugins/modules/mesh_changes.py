@@ -58,7 +58,8 @@ reachability:
     - Pairs of nodes by what changes for them, C(lost), C(risked), C(still_broken), C(moved) and C(gained), each counted once.
     - C(classes) has all of them with an example and its first hop, C(stops) the names of those for which the run stops, C(unproven) hosts that could
       not be compared, and C(lines) what the screen shows.
-    - C(stages) are pairs that have a path before and after and may have none on the way, with the steps of the run that begin and end that.
+    - C(stages) are pairs that have a path before and after and may have none on the way, with the steps of the run that begin and end that, and
+      C(seconds), for how long that is at most.
   type: dict
   returned: always
   sample:

@@ -61,7 +61,7 @@ _LOST = re.compile(
     re.ASCII,
 )
 _RISKED = re.compile(
-    r"(risked|still broken|moved|without a path for a while) [\d,]+ pairs? |not proven: |address \S+ of \S+ moves ",
+    r"(risked|still broken|moved|without a path for (?:a while|at most \d+ s)) [\d,]+ pairs? |not proven: |address \S+ of \S+ moves ",
     re.ASCII,
 )
 _ACTIONS = (("create", "created"), ("update", "changed"), ("delete", "removed"))

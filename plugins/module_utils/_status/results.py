@@ -13,6 +13,8 @@ import typing as t
 PREFIX = "run."
 #: The plan of the mesh, what was published of it, and Calico's pools.
 PLAN, ANNOTATIONS, POOLS = "run.mesh_plan", "run.node_annotations", "run.ip_pools"
+#: When the first plan was there, and when all nodes had their first call: {first, again}, seconds of a clock that only goes on.
+PLANNED = "run.planned"
 #: That a run has published the plan, and not only compared it.
 PUBLISHED = "run.published"
 #: A plan that asked no cluster, to validate the inventory.

@@ -8,6 +8,7 @@ nodes are called in no order that could be relied on.
 
 from __future__ import annotations
 
+import math
 import typing as t
 
 from .._mesh.semaphore.annotations import key_of
@@ -21,6 +22,27 @@ _MESSAGES = {
     PORT_NEW: "{0} listens at another port",
 }
 MOST_LINES = 5
+#: A run that writes confirms each change by a call of its own, so it takes at most so many times what comparing the same nodes takes.
+WRITING = 2.0
+#: Seconds after which WireGuard repeats a handshake that got no answer, with its jitter.
+HANDSHAKE = 6.0
+
+
+class Measured(t.NamedTuple):
+    """Seconds of a comparison: until all nodes had their first call and the rest was published, and until those that have to had their second one."""
+
+    first: float
+    second: float
+
+    @classmethod
+    def of_calls(cls, seconds: float, asked: int, hosts: int, forks: int) -> Measured:
+        """From one call of some hosts, before the first write. seconds: until they were read; forks: of how many at once."""
+        waves = math.ceil(hosts / max(forks, 1)) / max(math.ceil(asked / max(forks, 1)), 1)
+        return cls(2 * seconds * waves, 3 * seconds * waves)
+
+    def until(self, call: str) -> int:
+        """How long the same part of a run that writes takes at most, in whole seconds."""
+        return math.ceil(WRITING * (self.first if call == FIRST_CALL else self.second) + HANDSHAKE)
 
 
 class Gap(t.NamedTuple):
@@ -48,10 +70,11 @@ def gap_of(changes: Changes, one: str, other: str) -> Gap | None:
     return Gap(PORT_NEW, *ports[0], (one, other), FIRST_CALL, (one, other)) if ports else None
 
 
-def gaps(changes: Changes) -> list[Data]:
-    """[{cause, from, to, pairs, example: {from, to}, begins, ends, message}], the most pairs first; a pair is in one of them.
+def gaps(changes: Changes, measured: Measured | None = None) -> list[Data]:
+    """[{cause, from, to, pairs, example: {from, to}, begins, ends, seconds, message}], the most pairs first; a pair is in one of them.
 
     from: the cluster of the node that changes. begins, ends: after which step the pair may have no path, and after which it has one again.
+    seconds: for how long at most; None where nothing was measured.
     """
     found: dict[tuple[str, str, str], Data] = {}
     seats = changes.pairs.seats
@@ -70,6 +93,7 @@ def gaps(changes: Changes) -> list[Data]:
                 "example": {"from": gap.host, "to": gap.peer},
                 "begins": f"{FIRST_CALL} of {' or '.join(gap.begin)}",
                 "ends": f"{gap.until} of {' and '.join(gap.end)}",
+                "seconds": measured.until(gap.until) if measured is not None else None,
                 "message": _MESSAGES[gap.cause].format(gap.host),
             },
         )
@@ -80,7 +104,8 @@ def gaps(changes: Changes) -> list[Data]:
 def lines(rows: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     """At most MOST_LINES; none where no pair is without a path on the way."""
     shown = [
-        "without a path for a while {0} [{cause}/{from}/{to}], as {one} to {other} from {begins} to {ends}: {message}".format(
+        "without a path {0} {1} [{cause}/{from}/{to}], as {one} to {other} from {begins} to {ends}: {message}".format(
+            "for a while" if row["seconds"] is None else f"for at most {row['seconds']} s",
             "1 pair" if row["pairs"] == 1 else f"{row['pairs']:,} pairs",
             one=row["example"]["from"],
             other=row["example"]["to"],

@@ -160,6 +160,26 @@ def test_the_screen_names_a_node_and_the_steps():
     )
 
 
+@pytest.mark.parametrize(
+    ("end", "expected"), [(("new", PORT), 2 * 10 + 6), (("a-0-b", OTHER_PORT), 2 * 4 + 6)], ids=["key", "port"]
+)
+def test_a_gap_is_at_most_as_long_as_its_steps_of_the_run(end, expected):
+    run = Run(random.Random(1))
+    run.new.update(run.old)
+    run.new["a-0", "b"] = end
+    found = changes.Changes(run.plan(), {host: run.paths(host) for host in run.cluster})
+    rows = stages.gaps(found, stages.Measured(first=4.0, second=10.0))
+    assert {row["seconds"] for row in rows} == {expected}
+    assert stages.lines(rows)[0].startswith(f"without a path for at most {expected} s 1 pair [")
+    assert stages.lines(stages.gaps(found))[0].startswith("without a path for a while 1 pair [")
+
+
+def test_one_call_before_the_first_write_says_how_long_the_whole_takes():
+    # two of a hundred hosts took 3 s, ten are called at once: two calls and publishing, ten times
+    assert stages.Measured.of_calls(3.0, 2, 100, 10) == (60.0, 90.0)
+    assert stages.Measured.of_calls(3.0, 4, 4, 5) == (6.0, 9.0)
+
+
 def test_a_key_that_others_know_already_makes_no_gap():
     """The device had another one than the one that is published, so there was no path that could be lost."""
     run = Run(random.Random(1))
