@@ -53,6 +53,11 @@ def writes(two, mark):
     return [row for rows in two.writes(mark).values() for row in rows if "/leases/" not in row[1]]
 
 
+def held_events(two, cluster):
+    rows = two.clients[cluster].list("/api/v1/namespaces/kube-system/events").items
+    return [row for row in rows if row["reason"] == "PairsLost"]
+
+
 def sets(two, **more):
     clusters = [one.access(name) for name, one in two.servers.items()]
     request = {"fabric": "t", "clusters": clusters, "grants": GRANTS, "timeout": 20, "targets": ["aws"], **LIMIT}
@@ -115,6 +120,10 @@ def test_the_reconciler_keeps_the_limit_and_the_rest_goes_on(fluentd):
         held = 'multicluster_reconciler_lost_pairs_held{capability="service_mirror"} 1'
         assert held in metrics.text(control_loop.gauges())
         assert any("service_unlabelled/gcp/aws" in text for text in control_loop.held())
+        (event,) = held_events(fluentd, "gcp")
+        assert (event["type"], event["involvedObject"]["name"]) == ("Warning", "multicluster-reconciler-t")
+        assert "service_mirror_confirm_lost: [service_unlabelled/gcp/aws]" in event["message"], event
+        assert held_events(fluentd, "aws") == []
         fluentd.put("aws", service("sys-log", "fluentd"), endpoints("sys-log", "fluentd", *PODS))
         until(lambda: held not in metrics.text(control_loop.gauges()))
         assert not list(control_loop.held())

@@ -54,7 +54,7 @@ class PairsLost(ValueError):
 
 
 def classes(losses: t.Iterable[Loss]) -> list[Data]:
-    """[{class, kind, cause, from, to, pairs, example: {from, to}, first_hop, message}], the largest first."""
+    """[{class, kind, cause, from, to, cluster, pairs, example: {from, to}, first_hop, message}], the largest first. cluster: the one that is written."""
     found: dict[str, Data] = {}
     for loss in losses:
         row = found.setdefault(
@@ -65,6 +65,7 @@ def classes(losses: t.Iterable[Loss]) -> list[Data]:
                 "cause": loss.cause,
                 "from": loss.source,
                 "to": loss.target,
+                "cluster": loss.local,
                 "pairs": 0,
                 "example": {"from": _plain(loss.example[0]), "to": _plain(loss.example[1])},
                 "first_hop": _plain(loss.label),

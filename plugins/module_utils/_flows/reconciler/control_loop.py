@@ -14,6 +14,7 @@ from ..._kubernetes.argspec import limits
 from ..._kubernetes.watched import Heard, WatchedClient
 from ..._mesh.topology.range_changes import join_orders
 from .capabilities import CAPABILITIES, Capability
+from .held_events import HeldEvents
 from .leadership import Leadership
 from .metrics import Metrics
 from .other_runs import NODES_ELSEWHERE, OtherRuns
@@ -84,6 +85,7 @@ class ControlLoop:
         longest = max((capability.timeout for capability in capabilities.values()), default=30.0)
         for entry in entries:
             self._connect(str(entry["name"]), entry, longest)
+        events = HeldEvents(self.clients, fabric, namespace, log)
         self.workers = []
         for name, capability in capabilities.items():
             clients = {
@@ -102,6 +104,7 @@ class ControlLoop:
                     self._led if capability.writes else self._readable,
                     playbook,
                     (self._speaker_calls if capability.writes else self._range_calls).ask,
+                    events.tell,
                 )
             )
         self._waits = ""

@@ -42,7 +42,11 @@ class Pod(t.NamedTuple):
 
     def object(self, name: str) -> dict[str, t.Any]:
         """As its cluster lists it."""
-        meta: dict[str, t.Any] = {"name": name, "namespace": SPACE, "labels": {NAME_LABEL: self.label} if self.label else {}}
+        meta: dict[str, t.Any] = {
+            "name": name,
+            "namespace": SPACE,
+            "labels": {NAME_LABEL: self.label} if self.label else {},
+        }
         meta["creationTimestamp"] = f"2026-01-01T{self.made:02}:00:00Z"
         if self.ended == "deleted":
             meta["deletionTimestamp"] = "2026-01-01T11:00:00Z"
@@ -125,7 +129,9 @@ def lost_of(old: Pods, new: Pods, before: Grants, after: Grants) -> set[tuple[st
     }
 
 
-def plan(pods: Pods, wide: Grants, existing: Objects, target: Target) -> tuple[dict[str, t.Any], list[t.Any], list[t.Any]]:
+def plan(
+    pods: Pods, wide: Grants, existing: Objects, target: Target
+) -> tuple[dict[str, t.Any], list[t.Any], list[t.Any]]:
     """(members, refusals, writes) of the module's own steps."""
     found = network_sets.Read(listed(pods), {LOCAL: (target, existing)}, [])
     # those that are being deleted are there until their time has passed
