@@ -9,6 +9,8 @@ nodes for each size. The processor seconds are those of control groups: of the c
 side) and of all nodes. They are what is compared: seconds by the clock depend on what else the machine does. Those of wireguard-go are shown
 by themselves: it has a handshake for each pair of nodes every two minutes, so they grow with the square of the nodes and with time, whatever
 else is done. There is nobody to compare with but Ansible itself: an empty play has that many `ping` tasks.
+
+`--runs site --uncompared --rounds 5` runs this collection and a copy of it that does not compare the paths between nodes in turn, and judges the sums.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import secrets
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,6 +39,8 @@ from mcnlab.lab import Lab
 RUNS = ("mesh", "mesh_floor", "site_first", "site", "floor", "added", "rotated", "keys", "away")
 #: Ratios that a run must not exceed, see the issue of large fabrics: slope and whole of an unchanged site, first mesh, one node added, all keys rotated.
 SLOPE, WHOLE, FIRST, ADDED, GROWTH, KEYS = 2.5, 2.5, 3.0, 2.0, 1.2, 3.0
+#: An unchanged site compared with one that does not compare the paths between nodes.
+COMPARED = 1.03
 FIXED_SECONDS, LINES, MEMORY_MIB = 8.0, 60, 1024
 COREFILE = ".:53 {\n    errors\n    forward . /etc/resolv.conf\n    reload\n}\n"
 VARIABLES = {
@@ -149,7 +156,7 @@ class Fabric:
         self.variables.write_text(
             json.dumps(VARIABLES if asked.speaker else {k: v for k, v in VARIABLES.items() if not k.startswith("bgp_")})
         )
-        self.rows = {}
+        self.rows, self.rounds = {}, {}
 
     def up(self):
         self.lab.up(generated=generate.topology(self.nodes, self.asked.clusters, light=True))
@@ -227,8 +234,8 @@ class Fabric:
     def _requests(self):
         return sum(plane.audit_log.read_bytes().count(b"\n") for plane in self.lab.control_planes)
 
-    def run(self, name, book, inventory, fails=False):
-        """Run a playbook and keep what it cost."""
+    def run(self, name, book, inventory, fails=False, collections=None):
+        """Run a playbook and keep what it cost. collections: the folder of another copy of the collection."""
         groups = [machine.cgroup for machine in self.lab.machines]
         counts = self.folder / "counts.json"
         words = [
@@ -249,6 +256,9 @@ class Fabric:
             ANSIBLE_CALLBACK_PLUGINS=str(HERE / "callback_plugins"),
             ANSIBLE_CALLBACKS_ENABLED="fabric_count",
         )
+        if collections:
+            environment["ANSIBLE_COLLECTIONS_PATH"] = str(collections)
+            environment.pop("PYTHONPATH", None)
         packets, nodes, ours = sum(map(userspace, groups)), sum(map(spent, groups)), spent(self.controller.group)
         requests, started = self._requests(), time.monotonic()
         with self.controller.watched():
@@ -277,6 +287,7 @@ class Fabric:
             "modules": sum(counted["modules"].get(host, 0) for host in hosts) / len(hosts),
             "results": sum(counted["results"].get(host, 0) for host in hosts) / len(hosts),
         }
+        self.rounds.setdefault(name, []).append(both(row))
         cells = [
             name,
             self.nodes,
@@ -307,9 +318,14 @@ class Fabric:
             self.run("mesh_floor", self.empty(round(first["modules"])), now)
         self.furnish()
         self.run("site_first", "multicluster.network.site", now)
-        for dummy in range(self.asked.rounds):
+        copied = uncompared(self.folder) if self.asked.uncompared else None
+        for number in range(self.asked.rounds):
+            if "site" in asked and copied and number % 2:
+                self.run("site_uncompared", "multicluster.network.site", now, collections=copied)
             if "site" in asked:
                 self.run("site", "multicluster.network.site", now)
+            if "site" in asked and copied and not number % 2:
+                self.run("site_uncompared", "multicluster.network.site", now, collections=copied)
             if "floor" in asked:
                 self.run("floor", self.empty(2), now)
         if "added" in asked:
@@ -325,16 +341,48 @@ class Fabric:
             self.run("away", "multicluster.network.site", everyone, fails=True)
 
 
+def uncompared(folder):
+    """A folder of collections with a copy of this one whose runs do not compare the paths between nodes."""
+    root = folder / "uncompared"
+    copied = root / "ansible_collections" / "multicluster" / "network"
+    shutil.copytree(HERE.parents[1], copied, ignore=shutil.ignore_patterns(".git", "tests", "docs"))
+    book = copied / "playbooks" / "plays" / "mesh.yml"
+    first, *plays = book.read_text("utf-8").split("\n- name: ")
+    left = [
+        play
+        for play in plays
+        if not play.startswith(("Compare the nodes that", "Keep the limit of", "Show which pairs"))
+    ]
+    if len(plays) - len(left) != 3:
+        raise SystemExit(f"{book} has not the three plays that compare paths")
+    book.write_text("\n- name: ".join([first, *left]) + "\n", "utf-8")
+    action = copied / "plugins" / "action" / "mesh_plan.py"
+    text, count = re.subn(
+        r'result\["reachability"\] = self\._reachability\(.*\)\n', "pass\n", action.read_text("utf-8")
+    )
+    if count != 1:
+        raise SystemExit(f"{action} does not compare paths")
+    action.write_text(text, "utf-8")
+    return root
+
+
 def both(row):
     """Processor seconds of the controller and of all nodes, which share this machine."""
     return row["controller"] + row["nodes"]
 
 
-def judge(sizes):
+def judge(sizes, rounds):
     """Rows of what was asked for and what came out; returns those that are missed."""
     least, most = min(sizes), max(sizes)
     small, large = sizes[least], sizes[most]
     bars = []
+    for nodes, found in sorted(rounds.items()):
+        if "site_uncompared" in found:
+            pairs = list(zip(found["site"], found["site_uncompared"]))
+            ratio = sum(one for one, _two in pairs) / sum(two for _one, two in pairs)
+            spread = statistics.pstdev(one / two for one, two in pairs)
+            text = f"unchanged site of {nodes} compared with one without the comparison, {len(pairs)} rounds, each within {spread:.3f}"
+            bars.append((text, ratio, COMPARED))
     if "site" in large and "floor" in large:
         if most > least:
             slopes = [(both(large[name]) - both(small[name])) / (most - least) for name in ("site", "floor")]
@@ -379,7 +427,7 @@ def judge(sizes):
         bars.append((text, both(large["keys"]) / both(large["site"]), KEYS))
     print("\n| what | found | bar |\n|---|---|---|")
     for text, found, bound in bars:
-        print(f"| {text} | {found:.2f} | {bound} |")
+        print(f"| {text} | {found:.3f} | {bound} |")
     return [text for text, found, bound in bars if found > bound]
 
 
@@ -400,6 +448,9 @@ def main():
         "--runs", nargs="+", choices=RUNS, default=list(RUNS), help="alongside the first mesh and the first site"
     )
     parser.add_argument(
+        "--uncompared", action="store_true", help="each unchanged site once more by a copy that compares no paths"
+    )
+    parser.add_argument(
         "--speaker",
         action="store_true",
         help="with a BGP speaker on each node (FRR installed; no daemon runs on a light node)",
@@ -411,7 +462,7 @@ def main():
         "| run | nodes | wall s | controller s | nodes s | wireguard-go s | controller MiB | requests | lines | modules a node | results a node |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
-    sizes = {}
+    sizes, rounds = {}, {}
     with Controller() as controller, tempfile.TemporaryDirectory() as folder:
         for nodes in asked.nodes:
             fabric = Fabric(nodes, asked, controller, folder)
@@ -421,8 +472,8 @@ def main():
             finally:
                 if not asked.keep:
                     fabric.lab.down()
-            sizes[nodes] = fabric.rows
-    missed = judge(sizes)
+            sizes[nodes], rounds[nodes] = fabric.rows, fabric.rounds
+    missed = judge(sizes, rounds)
     if missed:
         raise SystemExit("missed: " + "; ".join(missed))
 

@@ -89,7 +89,7 @@ class Counted:
 
     def __init__(self, rate):
         self.rate, self.dead = rate, set()
-        self._result = {"seconds": 0.0, "flows": [], "streams": [], "processor": 0.0}
+        self._result = {"seconds": 0.0, "began": 0.0, "flows": [], "streams": [], "processor": 0.0}
 
     def close(self, result):
         self._result = result
@@ -102,6 +102,19 @@ class Counted:
         """{(from, to): (packets sent, packets lost, numbers of the first lost)} of the pairs that live."""
         return {
             (row["from"], row["to"]): (row["sent"], row["sent"] - row["received"], row["missing"][:3])
+            for row in self._living("flows")
+        }
+
+    @property
+    def began(self):
+        """When the first packet was sent, by time.monotonic()."""
+        return self._result["began"]
+
+    @property
+    def gaps(self):
+        """{(from, to): [(begin, end, packets lost)]} in seconds of time.monotonic(), when the first and the last of a row of lost packets were sent."""
+        return {
+            (row["from"], row["to"]): [(self.began + one, self.began + two, count) for one, two, count in row["gaps"]]
             for row in self._living("flows")
         }
 

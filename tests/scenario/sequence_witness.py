@@ -15,6 +15,7 @@ left to what is measured.
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import errno
 import json
@@ -34,6 +35,8 @@ TICK, LATE = 0.004, 3.0
 MOST = 20
 #: Seconds between two records of a stream, and after how many without a byte one is broken.
 PERIOD, STALLED = 0.2, 20.0
+#: Seconds between two rows of lost packets.
+APART = 0.5
 _PACKET = struct.Struct("!QI108x")
 _BATCH = 64
 _FORCED_BUFFER = 33
@@ -184,9 +187,11 @@ class Flow:
             self.again += 1
         self.seen[number] = 1
 
-    def result(self):
+    def result(self, moments):
+        """moments: [(how many packets were due, seconds)] in order."""
         missing = [number for number in range(self.sent) if number >= len(self.seen) or not self.seen[number]]
         return {
+            "gaps": _gaps(missing, moments),
             "from": self.source,
             "to": self.target,
             "sent": self.sent,
@@ -194,6 +199,19 @@ class Flow:
             "again": self.again,
             "missing": missing[:2000],
         }
+
+
+def _gaps(missing, moments):
+    """[[seconds when the first packet of a row of lost ones was sent, of the last one, how many]]; rows that are nearer than APART are one."""
+    dues = [due for due, _seconds in moments]
+    found = []
+    for number in missing:
+        when = moments[min(bisect.bisect_right(dues, number), len(moments) - 1)][1]
+        if found and when - found[-1][1] < APART:
+            found[-1][1:] = [when, found[-1][2] + 1]
+        else:
+            found.append([when, when, 1])
+    return found[:200]
 
 
 class Stream:
@@ -312,6 +330,7 @@ class Witness:
             for index, (source, target, address) in enumerate(spec["flows"])
         ]
         self.streams = []
+        self.began, self.moments = 0.0, []
         self._poll = select.epoll()
         self._readers = {}
         for member in self._members.values():
@@ -359,7 +378,7 @@ class Witness:
 
     def run(self, ended):
         """Sends until ``ended`` has something in it. Returns for how many seconds."""
-        began = started = time.monotonic()
+        self.began = began = started = time.monotonic()
         for number, stream in enumerate(self.streams):
             stream.start(began, PERIOD * number / max(1, len(self.streams)))
         following = began
@@ -372,6 +391,7 @@ class Witness:
             ):  # this process did not run for a while: a burst would fill queues that a steady rate does not
                 started += behind / self._rate
                 due -= behind
+            self.moments.append((due, now - began))
             for flow in self.flows:
                 flow.send(due)
             if now >= following:
@@ -397,7 +417,8 @@ def main(spec, out):
     seconds = witness.run(ended)
     result = {
         "seconds": seconds,
-        "flows": [flow.result() for flow in witness.flows],
+        "began": witness.began,
+        "flows": [flow.result(witness.moments) for flow in witness.flows],
         "streams": [stream.result() for stream in witness.streams],
         "processor": sum(os.times()[:2]),
     }

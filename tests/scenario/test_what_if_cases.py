@@ -1,0 +1,226 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Random changes of one fabric after another: real packets before, during and after each run agree with what check mode says of pairs and gaps.
+
+MCN_WHAT_IF_CASES: how many changes; MCN_WHAT_IF_FROM: the number of the first one, which is its seed. MCN_ROTATION_RATE: packets a second of each pair and
+direction. Each case begins with what the one before it left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+import json
+import os
+import random
+import time
+
+import pytest
+import yaml
+from counted_traffic import counted_traffic, packets_first, processes_alongside, roomy_sockets, wireguard_go
+from rotation_lab import FAST, RATE, leaders, pods_of
+
+CASES = int(os.environ.get("MCN_WHAT_IF_CASES", "100"))
+FIRST = int(os.environ.get("MCN_WHAT_IF_FROM", "0"))
+#: A run that a test waits for has ended this many seconds after what it does to packets, at most; and how long is watched then.
+SETTLED, AFTER = 1.0, 2.5
+CLUSTERS = ("aws", "gcp")
+PORTS = {"aws": (51821, 51831), "gcp": (51820, 51830)}
+MTUS = (1420, 1380)
+#: Of all pods, and of those of the first node alone.
+RANGES = {"aws": ("10.2.0.0/16", "10.2.3.0/24"), "gcp": ("10.4.0.0/16", "10.4.7.0/24")}
+KEY = "/var/lib/semaphore-wireguard/wireguard.{0}.key"
+FIRST_CALL, SECOND_CALL = "port_new", "key_new"
+RUNNING = dict(FAST, mesh_max_lost_pairs=-1)
+
+
+class State:
+    """What of the fabric changes: by cluster whether its port, its MTU and its range are the other ones, by node whether its endpoint is."""
+
+    def __init__(self):
+        self.port = dict.fromkeys(CLUSTERS, 0)
+        self.mtu = dict.fromkeys(CLUSTERS, 0)
+        self.narrow = dict.fromkeys(CLUSTERS, 0)
+        self.endpoint = {}
+
+    def outside(self, node):
+        """Whether the inventory grants nothing of a node's pods."""
+        return bool(self.narrow[node[:3]]) and node.endswith("-2")
+
+    def broken(self, pair):
+        return any(map(self.outside, pair))
+
+    def tree(self, given):
+        """The inventory."""
+        tree = copy.deepcopy(given)
+        for cluster in CLUSTERS:
+            row = tree["clusters"]["hosts"][cluster]
+            row["wireguard_port"] = PORTS[cluster][self.port[cluster]]
+            row["wireguard_mtu"] = MTUS[self.mtu[cluster]]
+            row["pod_cidrs"] = [RANGES[cluster][self.narrow[cluster]]]
+        for node, address in self.endpoint.items():
+            tree[f"{node[:3]}_nodes"]["hosts"][node]["wireguard_endpoint"] = address
+        return tree
+
+
+class Case:
+    """One random change. keys: nodes that lose theirs."""
+
+    def __init__(self, number, before, nodes, addresses):
+        chance = random.Random(number)
+        self.before, self.after, self.keys, self.what = before, copy.deepcopy(before), [], []
+        kinds = ["key", "key", "port", "mtu", "narrow", "narrow", "endpoint", "nothing"]
+        for kind in sorted(chance.sample(kinds, chance.choice((1, 1, 2)))):
+            cluster = chance.choice(CLUSTERS)
+            if kind in ("port", "mtu", "narrow"):
+                place = getattr(self.after, kind)
+                place[cluster] = 1 - place[cluster]
+                self.what.append(f"{kind} of {cluster}: {place[cluster]}")
+            elif kind == "endpoint":
+                node = chance.choice(nodes)
+                self.after.endpoint[node] = next(
+                    one for one in addresses[node] if one != self.before.endpoint.get(node, addresses[node][0])
+                )
+                self.what.append(f"endpoint of {node}: {self.after.endpoint[node]}")
+            elif kind == "key":
+                self.keys.append(chance.choice(nodes))
+        # the plan refuses a node whose pods are outside, and leaves it as it is
+        self.keys = sorted(
+            {node for node in self.keys if not self.before.outside(node) and not self.after.outside(node)}
+        )
+        self.what += [f"new key of {node}" for node in self.keys]
+        self.pairs = [(one, two) for one, two in itertools.product(nodes, nodes) if one[:3] < two[:3]]
+
+    def gap(self, pair):
+        """The cause of a gap of a pair that has a path before and after, by what is changed."""
+        if self.before.broken(pair) or self.after.broken(pair):
+            return None
+        if set(pair) & set(self.keys):
+            return SECOND_CALL
+        if any(self.before.port[node[:3]] != self.after.port[node[:3]] for node in pair):
+            return FIRST_CALL
+        return None
+
+    def lost(self):
+        return [pair for pair in self.pairs if self.after.broken(pair) and not self.before.broken(pair)]
+
+    def gained(self):
+        return [pair for pair in self.pairs if self.before.broken(pair) and not self.after.broken(pair)]
+
+
+class Cases:
+    """The lab and what it is like."""
+
+    def __init__(self, fabric):
+        self.fabric, self.state = fabric, State()
+        self.given, self.nodes = fabric.tree, fabric.nodes
+        self.addresses = {node: self._two(node) for node in self.nodes}
+
+    def _two(self, node):
+        """(its address, another one in the same network), both at the same device."""
+        rows = json.loads(self.fabric.sh(node, "ip", "-j", "-4", "route", "get", "203.0.113.1"))
+        own, device = rows[0]["prefsrc"], rows[0]["dev"]
+        front, last = own.rsplit(".", 1)
+        other = f"{front}.{int(last) + 100}"
+        self.fabric.sh(node, "ip", "address", "add", other + "/24", "dev", device)
+        return own, other
+
+    def inventory(self, state):
+        path = self.fabric.state / "what-if.yml"
+        path.write_text(yaml.safe_dump({"all": {"children": state.tree(self.given)}}))
+        return path
+
+    @contextlib.contextmanager
+    def traffic(self):
+        """Packets of every pair of clusters, in both directions."""
+        pods = pods_of(self.fabric)
+        members = {node: "/run/netns/" + namespace for node, (_cluster, namespace, _address) in pods.items()}
+        flows = [
+            (one, two, pods[two][2]) for one in sorted(pods) for two in sorted(pods) if pods[one][0] != pods[two][0]
+        ]
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(packets_first(lambda: processes_alongside(leaders(self.fabric).values(), wireguard_go)))
+            yield stack.enter_context(counted_traffic(self.fabric.state / "traffic", members, flows, RATE, 0, 0))
+
+
+@pytest.fixture(scope="module")
+def cases(fabric):
+    made = Cases(fabric)
+    with roomy_sockets():
+        fabric.play("mesh", inventory=made.inventory(made.state), variables=FAST).ok()
+        fabric.all_reach()
+        with made.traffic() as counted:
+            time.sleep(5)
+        assert counted.lost == 0, f"without a change this machine loses packets, so it cannot judge one: {counted}"
+        fabric.ran(str(counted))
+        yield made
+
+
+@pytest.mark.parametrize("number", range(FIRST, FIRST + CASES))
+def test_packets_agree_with_what_was_said(cases, number, tmp_path):
+    fabric = cases.fabric
+    case = Case(number, cases.state, cases.nodes, cases.addresses)
+    cases.state = case.after
+    inventory, plan = cases.inventory(case.after), tmp_path / "plan.json"
+    for node in case.keys:
+        fabric.sh(node, "rm", KEY.format(next(name for name in CLUSTERS if name != node[:3])))
+    fabric.play("mesh", "--check", inventory=inventory, variables=dict(RUNNING, mesh_plan_file=str(plan))).ok()
+    said = json.loads(plan.read_text())["reachability"]
+    expected = [case.gap(pair) for pair in case.pairs]
+    for cause in (SECOND_CALL, FIRST_CALL):
+        rows = [row for row in said["stages"] if row["cause"] == cause]
+        assert sum(row["pairs"] for row in rows) == expected.count(cause), (case.what, said["stages"])
+    assert (said["lost"], said["gained"]) == (len(case.lost()), len(case.gained())), (case.what, said["classes"])
+    with cases.traffic() as counted:
+        begin = time.monotonic()
+        fabric.play("mesh", inventory=inventory, variables=RUNNING).ok()
+        end = time.monotonic()
+        time.sleep(SETTLED + AFTER)
+        over = time.monotonic()
+    notes = []
+    for pair in case.pairs:
+        for ends in (pair, pair[::-1]):
+            rows = counted.gaps[ends]
+            check_flow(case, pair, rows, (begin, end, over), said)
+        rows = [row for ends in (pair, pair[::-1]) for row in counted.gaps[ends]]
+        cause = case.gap(pair)
+        if cause == SECOND_CALL:
+            assert rows, (pair, "a gap that was said was not seen", case.what)
+        if cause:
+            seconds = max((two for _one, two, _count in rows), default=0) - min(
+                (one for one, _two, _count in rows), default=0
+            )
+            notes.append(f"{pair[0]}+{pair[1]} {cause} {seconds:.1f} s of {longest(said, cause)} s")
+    fabric.ran(
+        f"case {number}: {'; '.join(case.what) or 'nothing'}: {end - begin:.1f} s, {counted.sent} sent; {', '.join(notes) or 'no gap'}"
+    )
+
+
+def longest(said, cause):
+    return max(row["seconds"] for row in said["stages"] if row["cause"] == cause)
+
+
+def check_flow(case, pair, rows, times, said):
+    """Fails where packets of one direction of a pair were lost when they should not have been, or arrived when they should not."""
+    begin, end, over = times
+    about = (
+        case.what,
+        pair,
+        [(round(one - begin, 2), round(two - begin, 2), count) for one, two, count in rows],
+        end - begin,
+    )
+    before, after = case.before.broken(pair), case.after.broken(pair)
+    if before and after:
+        assert rows, about
+    elif after:  # lost: it ends in the run, and stays
+        assert rows and all(one >= begin for one, _two, _count in rows), about
+        assert rows[-1][1] >= over - 0.5, about
+    elif before:  # gained: it begins in the run, and stays
+        assert rows and rows[0][0] <= begin and all(two <= end + SETTLED for _one, two, _count in rows), about
+    elif case.gap(pair) is None:
+        assert not rows, about
+    elif rows:
+        assert rows[0][0] >= begin and rows[-1][1] <= end + SETTLED, about
+        assert rows[-1][1] - rows[0][0] <= longest(said, case.gap(pair)), (about, said["stages"])
