@@ -79,7 +79,7 @@ class _Changes(ActionBase):
 
 
 def _measured(context: RunContext, variables: t.Mapping[str, t.Any], asked: int) -> stages.Measured | None:
-    """How long comparing took in this run. asked: how many hosts were called where not all were; in batches that says nothing of the whole."""
+    """How long comparing took in this run. asked: how many hosts were called where not all were; in batches the whole is not known."""
     marks, now = context.get(kept.PLANNED) or {}, time.monotonic()
     if "first" not in marks:
         return None

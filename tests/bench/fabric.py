@@ -342,7 +342,7 @@ class Fabric:
 
 
 def uncompared(folder):
-    """A folder of collections with a copy of this one whose runs do not compare the paths between nodes."""
+    """A folder of collections with a copy of this one that does not compare the paths between nodes."""
     root = folder / "uncompared"
     copied = root / "ansible_collections" / "multicluster" / "network"
     shutil.copytree(HERE.parents[1], copied, ignore=shutil.ignore_patterns(".git", "tests", "docs"))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Random changes of one fabric after another: real packets before, during and after each run agree with what check mode says of pairs and gaps.
+"""Random changes of one fabric after another: real packets before, during and after each run agree with what check mode shows of pairs and gaps.
 
 MCN_WHAT_IF_CASES: how many changes; MCN_WHAT_IF_FROM: the number of the first one, which is its seed. MCN_ROTATION_RATE: packets a second of each pair and
 direction. Each case begins with what the one before it left.
@@ -86,7 +86,7 @@ class Case:
                 self.what.append(f"endpoint of {node}: {self.after.endpoint[node]}")
             elif kind == "key":
                 self.keys.append(chance.choice(nodes))
-        # the plan refuses a node whose pods are outside, and leaves it as it is
+        # the plan refuses a node with pods outside, and leaves it as it is
         self.keys = sorted(
             {node for node in self.keys if not self.before.outside(node) and not self.after.outside(node)}
         )

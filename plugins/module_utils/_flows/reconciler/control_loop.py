@@ -104,7 +104,7 @@ class ControlLoop:
                     self._led if capability.writes else self._readable,
                     playbook,
                     (self._speaker_calls if capability.writes else self._range_calls).ask,
-                    events.tell,
+                    events.report,
                 )
             )
         self._waits = ""

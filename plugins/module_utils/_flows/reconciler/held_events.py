@@ -15,7 +15,7 @@ from ..._plan.objects import field_manager
 from .leadership import lease_name
 
 REASON = "PairsLost"
-#: An Event is forgotten by the cluster after an hour; one that still holds is told again after so many seconds.
+#: An Event is forgotten by the cluster after an hour; one that still holds is written again after so many seconds.
 AGAIN = 1800.0
 #: Of one plan; what a message may be long.
 MOST, LONGEST = 20, 1000
@@ -56,20 +56,20 @@ class HeldEvents:
 
     def __init__(self, clients: t.Mapping[str, Client], fabric: str, namespace: str, log: Log) -> None:
         self._clients, self._fabric, self._namespace, self._log = clients, fabric, namespace, log
-        self._told: dict[tuple[str, str], float] = {}
+        self._written_at: dict[tuple[str, str], float] = {}
 
-    def tell(self, capability: str, rows: t.Sequence[Row]) -> None:
-        """rows: the classes that are held now. What is held no more may be told anew later."""
+    def report(self, capability: str, rows: t.Sequence[Row]) -> None:
+        """rows: the classes that are held now. What is held no more may be written anew later."""
         now = time.monotonic()
         classes = {row["class"] for row in rows}
-        for key in [key for key in self._told if key[0] == capability and key[1] not in classes]:
-            self._told.pop(key, None)
+        for key in [key for key in self._written_at if key[0] == capability and key[1] not in classes]:
+            self._written_at.pop(key, None)
         for row in rows[:MOST]:
             key = capability, str(row["class"])
             client = self._clients.get(str(row["cluster"]))
-            if client is None or now - self._told.get(key, float("-inf")) < AGAIN:
+            if client is None or now - self._written_at.get(key, float("-inf")) < AGAIN:
                 continue
-            self._told[key] = now
+            self._written_at[key] = now
             try:
                 self._write(client, capability, row)
             except KubeError as error:

@@ -30,7 +30,7 @@ _REST = 4.0
 class Worker:
     """``heard`` may be called from any thread. ``every``: seconds between plans of everything. ``led()``: the clusters that may be written
     now; nothing is done while there are none. ``playbook(name)`` asks for what needs nodes, ``visit(orders, since)`` for what they are told,
-    ``tell_held(name, classes)`` has classes of pairs that are not lost as long as nobody confirms that."""
+    ``report_held(name, classes)`` has classes of pairs that are not lost as long as nobody confirms that."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class Worker:
         led: t.Callable[[], frozenset[str]],
         playbook: t.Callable[[str], None],
         visit: t.Callable[[Orders, float], None] = lambda orders, since: None,
-        tell_held: t.Callable[[str, t.Sequence[Data]], None] = lambda name, rows: None,
+        report_held: t.Callable[[str, t.Sequence[Data]], None] = lambda name, rows: None,
     ) -> None:
         self.name = name
         self._capability, self._clients, self._log, self._metrics = capability, clients, log, metrics
         self._every, self._led, self._playbook, self._visit = every, led, playbook, visit
-        self._tell_held = tell_held
+        self._report_held = report_held
         self._queue = WorkQueue(*capability.window)
         self._changed = threading.Condition()
         self._stopping = False
@@ -242,7 +242,7 @@ class Worker:
                 self._log.say(self.name, "pairs_lost", message=row["message"], **about)
         with self._changed:
             self._held, self._held_pairs = tuple(reach["stops"]), sum(row["pairs"] for row in rows)
-        self._tell_held(self.name, rows)
+        self._report_held(self.name, rows)
 
     def _failed(self, keys: t.Collection[str], why: str) -> None:
         now = time.monotonic()

@@ -44,28 +44,28 @@ def events(gcp, said):
     return held_events.HeldEvents({"gcp": gcp}, "t", "kube-system", Log(said.append))
 
 
-def test_a_class_is_told_once_in_the_cluster_that_keeps_it(events, gcp, said):
+def test_a_class_is_written_once_in_the_cluster_that_keeps_it(events, gcp, said):
     for _turn in range(3):
-        events.tell("mcs", [ROW, dict(ROW, **{"class": "another/aws/gcp", "cluster": "aws"})])
+        events.report("mcs", [ROW, dict(ROW, **{"class": "another/aws/gcp", "cluster": "aws"})])
     ((path, message, manager),) = gcp.writes
     assert path == "/api/v1/namespaces/kube-system/events" and manager == "multicluster.network/t"
     assert message.startswith("mcs keeps what would lose 2 pairs: why.")
     assert message.endswith("confirm with mcs_confirm_lost: [service_unlabelled/gcp/aws]") and said == []
 
 
-def test_what_is_held_again_is_told_again_under_the_same_name(events, gcp):
-    events.tell("mcs", [ROW])
-    events.tell("mcs", [])
+def test_what_is_held_again_is_written_again_under_the_same_name(events, gcp):
+    events.report("mcs", [ROW])
+    events.report("mcs", [])
     gcp.answer = Conflict("gcp", "create", "AlreadyExists")
-    events.tell("mcs", [ROW])
+    events.report("mcs", [ROW])
     first, second = gcp.writes
     name = held_events.event_of("mcs", ROW, "t", "kube-system", "now")["metadata"]["name"]
     assert second[0] == f"{first[0]}/{name}" and second[1] == first[1]
 
 
-def test_without_the_right_the_log_says_it_once_and_work_goes_on(events, gcp, said):
+def test_without_the_right_the_log_has_it_once_and_work_goes_on(events, gcp, said):
     gcp.answer = Forbidden("gcp", "create", "events is forbidden")
     for _turn in range(2):
-        events.tell("mcs", [])
-        events.tell("mcs", [ROW])
+        events.report("mcs", [])
+        events.report("mcs", [ROW])
     assert len(said) == 1 and "create and patch of events in kube-system" in said[0] and gcp.writes == []

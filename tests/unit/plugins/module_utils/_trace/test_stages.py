@@ -174,7 +174,7 @@ def test_a_gap_is_at_most_as_long_as_its_steps_of_the_run(end, expected):
     assert stages.lines(stages.gaps(found))[0].startswith("without a path for a while 1 pair [")
 
 
-def test_one_call_before_the_first_write_says_how_long_the_whole_takes():
+def test_one_call_before_the_first_write_shows_how_long_the_whole_takes():
     # two of a hundred hosts took 3 s, ten are called at once: two calls and publishing, ten times
     assert stages.Measured.of_calls(3.0, 2, 100, 10) == (60.0, 90.0)
     assert stages.Measured.of_calls(3.0, 4, 4, 5) == (6.0, 9.0)
