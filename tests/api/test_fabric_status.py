@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import json
+import pathlib
+import sys
 
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reports import (
     preflight as fabric_preflight,
@@ -23,6 +25,10 @@ from mirror_clusters import (  # pylint: disable=unused-import
     other,
     two,
 )
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "unit"))
+
+import status_schema  # pylint: disable=wrong-import-position
 
 __all__ = ["fluentd", "other", "two"]
 
@@ -43,7 +49,9 @@ def look(two, folder, check=False, change=None, **plans):
 
 
 def document(folder):
-    return json.loads((folder / "p.json").read_text())
+    found = json.loads((folder / "p.json").read_text())
+    assert status_schema.problems(found) == []
+    return found
 
 
 def test_what_is_there_is_shown_and_nothing_is_written(fluentd, tmp_path):

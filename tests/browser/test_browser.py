@@ -8,11 +8,16 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import sys
 
 import fabrics
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._status import model, page, prometheus
 from chromium import Chromium
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "unit"))
+
+import status_schema  # pylint: disable=wrong-import-position
 
 HOSTILE = json.loads(
     (pathlib.Path(__file__).resolve().parents[1] / "fixtures" / "hostile" / "status_page.json").read_text("utf-8")
@@ -64,6 +69,7 @@ def fabric(request, tmp_path_factory):
         {"where": "mesh", "object": word, "reason": "outside_grant", "message": word} for word in HOSTILE
     ]
     document = model.build(facts)
+    assert status_schema.problems(document) == []
     path = tmp_path_factory.mktemp("page") / (request.param + ".html")
     path.write_text(page.render(document), "utf-8")
     return request.param, document, path

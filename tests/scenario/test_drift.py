@@ -11,12 +11,17 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import sys
 
 import pytest
 from harness import REPO
 from service_lab import client, make_fluentd
 from status_checks import check_metrics, check_services, check_sums, check_tunnels, kernels
 from test_kubespan import MESH
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "unit"))
+
+import status_schema  # pylint: disable=wrong-import-position
 
 PROXIES = True
 TOPOLOGY = "dual"
@@ -66,7 +71,9 @@ def status(fabric):
     """(document, text of the page, text of the metrics) of a run of the playbook."""
     folder = fabric.state / "status"
     fabric.play("status", variables=dict(VARIABLES, status_folder=str(folder))).ok()
-    return tuple((folder / ("fabric-status." + kind)).read_text() for kind in ("json", "html", "prom"))
+    found = tuple((folder / ("fabric-status." + kind)).read_text() for kind in ("json", "html", "prom"))
+    assert status_schema.problems(json.loads(found[0])) == []
+    return found
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pathlib
+import sys
 import threading
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound
 from service_lab import LABEL, client
 from test_mesh import _foreign_node
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "unit"))
+
+import status_schema  # pylint: disable=wrong-import-position
 
 PROXIES = True
 STATE = {}
@@ -22,7 +28,9 @@ def status(fabric, **variables):
     """(run, document, page)."""
     folder = fabric.state / "verdict"
     run = fabric.play("status", variables=dict(variables, status_folder=str(folder)))
-    return run, json.loads((folder / "fabric-status.json").read_text()), (folder / "fabric-status.html").read_text()
+    document = json.loads((folder / "fabric-status.json").read_text())
+    assert status_schema.problems(document) == []
+    return run, document, (folder / "fabric-status.html").read_text()
 
 
 def agree(fabric, value, words, **variables):

@@ -23,6 +23,7 @@ from .verdict import NOT_ASKED, OUTSIDE, Verdict, capabilities_unasked, combine,
 Data = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]
 
+#: Of the document, as extensions/monitoring/fabric-status.schema.json has it. A field may be added; one that goes, or means something else, is another format.
 FORMAT = 1
 #: No text that a stranger wrote is kept longer than this.
 TEXT = 300
@@ -551,6 +552,7 @@ def summary(document: Facts) -> Data:
 ROWS = 200
 #: What makes a run differ from the one before.
 _NUMBERS = ("nodes", "nodes_answered", "tunnels", "tunnels_up", "drift", "refused", "failures")
+_TEXTS = ("first", "last", "verdict", "cause")
 
 
 def key_of(row: t.Mapping[str, t.Any]) -> tuple[str, str, str]:
@@ -588,7 +590,9 @@ def compare_runs(
 def remember(previous: t.Any, document: t.Mapping[str, t.Any]) -> list[Data]:
     """The rows of the previous document with this run: [{first, last, runs, verdict, cause, numbers...}], newest last."""
     given = previous.get("history") if isinstance(previous, dict) else None
-    rows = [dict(row) for row in given if _is_row(row)][-ROWS:] if isinstance(given, list) else []
+    rows = [{name: row[name] for name in (*_NUMBERS, "runs", *_TEXTS)} for row in dicts_of(given) if _is_row(row)][
+        -ROWS:
+    ]
     verdict = document["verdict"]
     row: Data = {name: document["summary"][name] for name in _NUMBERS}
     row.update(verdict=verdict["value"], cause=next(iter(verdict["broken"] + verdict["unproven"]), ""))
@@ -601,10 +605,6 @@ def remember(previous: t.Any, document: t.Mapping[str, t.Any]) -> list[Data]:
 
 def _is_row(row: t.Any) -> bool:
     """The file lies where others may write: what is not of our form is left out."""
-    return (
-        isinstance(row, dict)
-        and all(isinstance(row.get(name), int) for name in (*_NUMBERS, "runs"))
-        and all(
-            isinstance(row.get(name), str) and len(row[name]) <= 500 for name in ("first", "last", "verdict", "cause")
-        )
+    return all(isinstance(row.get(name), int) and row[name] >= 0 for name in (*_NUMBERS, "runs")) and all(
+        isinstance(row.get(name), str) and len(row[name]) <= 500 for name in _TEXTS
     )

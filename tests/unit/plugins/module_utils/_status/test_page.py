@@ -109,6 +109,8 @@ def hostile_facts(reason):
     facts = fabrics.facts({"aws": 2, "gcp": 1}, services=1, sets=1)
     facts["nodes"] = {host: everywhere(node, reason) for host, node in facts["nodes"].items()}
     facts["clusters"] = {name: everywhere(read_, reason) for name, read_ in facts["clusters"].items()}
+    for row in [row for read_ in facts["clusters"].values() for row in read_["services"]]:
+        row["kind"] = "mirror"
     facts["clusters"]["aws"]["kilo_peers"] = [
         {"name": reason, "endpoint": reason, "allowed_ips": [reason], "owner": reason}
     ]
