@@ -33,7 +33,10 @@ def unpublished(
     said = {host: found["kubespan"] for host, found in results.items() if found.get("kubespan")}
     announced = {host: part["annotations"] for host, part in said.items()}
     return kubespan.annotations_to_publish(
-        mesh, announced, {host: part.get("harvested") for host, part in said.items()}
+        mesh,
+        announced,
+        {host: part.get("harvested") for host, part in said.items()},
+        {host: results[host].get("public_keys") or {} for host in said},
     )
 
 

@@ -101,7 +101,7 @@ class NodeDataplane(Normal):
         options["hosts"] = list(mesh.nodes)
         options["key_files"] = [device["private_key_file"] for device in devices]
         own = options.pop("device_settings", None) or {}
-        devices = [] if leaves else [{**device, **own} for device in devices]
+        devices = [] if leaves else [{**device, **own} for device in node_part.bypass(mesh, devices, settings)]
         secret = secrets.of_host(self, self.variables, mesh, self.host) if devices else b""
         options["devices"], keys = with_keys(devices, mesh.fabric, secret)
         if keys:

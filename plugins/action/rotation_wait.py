@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.plugins.action.normal import ActionModule as Normal
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import Layout
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.rotation import FINISHED
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import rotation_checks
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
@@ -30,6 +31,9 @@ class ActionModule(Normal):
             return skipped("nothing has changed" if mesh.nodes else "the mesh is not planned in this run")
         state = str((hostvars.context.get(kept.ROTATION) or {}).get("state") or FINISHED)
         tunnels, quiet = rotation_checks.awaited(str(given["step"]), mesh, host, state)
+        device = dict(self._templar.template(variables.get("kubespan_layout") or {})).get("device")
+        if device:
+            tunnels = [dict(row, device=device) if row["device"] == Layout().device else row for row in tunnels]
         if not tunnels:
             return skipped("no step follows that needs it")
         try:

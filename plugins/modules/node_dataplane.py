@@ -182,6 +182,10 @@ options:
             C(169.254.255.254/32) of scope host, without which the kernel's reverse-path filter is strict, and keeps it.
         type: bool
         default: false
+      fwmark:
+        description: The firewall mark of the device's own packets, 0 for none.
+        type: int
+        default: 0
   unread_devices:
     description:
       - Names of devices of which nothing is known, since a cluster could not be read. Those that the confirmed state has stay as they are in it, with their
@@ -322,6 +326,18 @@ options:
       private_key_file:
         description: File of the private key; made on the node when it is not there.
         type: path
+      rotation:
+        description:
+          - While keys are rotated C(device), the bypass device, which is one of O(devices); C(routes), networks that lead into it; and C(addresses), those of
+            its peers in the mesh.
+        type: dict
+      rotation_unread:
+        description: Whether O(kubespan.rotation) is not known, since a cluster could not be read. It stays as it was confirmed then.
+        type: bool
+        default: false
+      retired_key:
+        description: See O(devices[].retired_key).
+        type: str
       discovery:
         description:
           - The discovery service through which the node finds members that no Node object has, such as the nodes of a Talos cluster. Its watcher
@@ -715,6 +731,7 @@ DEVICE = {
     "ranges_known": {"type": "bool", "default": True},
     "retired_key": {"type": "str", "no_log": False},
     "either_way": {"type": "bool", "default": False},
+    "fwmark": {"type": "int", "default": 0},
 }
 
 KUBESPAN = {
@@ -743,6 +760,9 @@ KUBESPAN = {
     "watcher": {"type": "bool", "default": True},
     "implementation": {"type": "str", "choices": ["auto", "kernel", "userspace"], "default": "auto"},
     "private_key_file": {"type": "path", "no_log": False},
+    "rotation": {"type": "dict"},
+    "rotation_unread": {"type": "bool", "default": False},
+    "retired_key": {"type": "str", "no_log": False},
     "discovery": {
         "type": "dict",
         "options": {

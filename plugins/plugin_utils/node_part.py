@@ -12,7 +12,12 @@ import signal
 import typing as t
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import (
+    DEFAULT_MTU,
+    make_layout,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import generations, kubespan
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan_rotation import STATE_FOLDER
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import kept_table
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import report
@@ -55,6 +60,25 @@ def devices(mesh: MeshPlan, host: str) -> list[Data]:
         raise ValueError(f"the plan of the mesh does not have host {host}")
     found: list[Data] = generations.node_devices(mesh, host)
     return found
+
+
+def bypass(mesh: MeshPlan, found: list[Data], settings: Settings) -> list[Data]:
+    """Devices of the plan with what the bypass device of a KubeSpan mesh has in common with its device. settings: of the host."""
+    if not mesh.spans_nodes:
+        return found
+    layout = make_layout(**settings.get("layout") or {})
+    config, implementation = settings.get("config") or {}, settings.get("implementation")
+    secret = {"file": f"{STATE_FOLDER}/{mesh.fabric}/kubespan.psk"} if settings.get("mesh_secret") else None
+    return [
+        dict(
+            device,
+            fwmark=layout.mark_from_wireguard,
+            mtu=config.get("mtu") or DEFAULT_MTU,
+            peers=[dict(peer, preshared_key=secret) for peer in device["peers"]],
+            **({"implementation": implementation} if implementation else {}),
+        )
+        for device in found
+    ]
 
 
 def unread_devices(mesh: MeshPlan, host: str) -> list[str]:

@@ -120,6 +120,7 @@ class NodeDevice(t.NamedTuple):
             "peers": [peer.to_json() for peer in sorted(self.peers, key=lambda peer: str(peer.public_key))],
             **({"borrowed": list(self.borrowed)} if self.borrowed else {}),
             **({"either_way": True} if device.either_way else {}),
+            **({"fwmark": device.fwmark} if device.fwmark else {}),
         }
 
 
@@ -138,6 +139,7 @@ def parse_node_device(raw: Raw, fabric: str, adopt: bool = False) -> NodeDevice:
         "overlay",
         "retired_key",
         "either_way",
+        "fwmark",
     )
     device = parse_device(
         dict(

@@ -144,7 +144,8 @@ class KubespanPlan(t.NamedTuple):
 
     ``complete``: False where clusters are ``unread``. ``contested``: affiliates of which each node decides which it takes; ``disputed``:
     node addresses that several of all these have. ``members``: {cluster: {pod_cidrs, node_cidrs}}, what members of a discovery service may
-    have. ``balanced``: networks of load balancing. ``networks``: {cluster: [pod and service networks]}.
+    have. ``balanced``: networks of load balancing. ``networks``: {cluster: [pod and service networks]}. ``rotation``: peers of the bypass device, with
+    the phase of each, while keys are rotated.
     """
 
     subnet: str = ""
@@ -157,6 +158,7 @@ class KubespanPlan(t.NamedTuple):
     members: t.Mapping[str, Row] = {}  # optional
     balanced: t.Sequence[str] = ()  # optional
     networks: t.Mapping[str, t.Sequence[str]] = {}
+    rotation: t.Sequence[Row] = ()  # optional
 
     @classmethod
     def from_json(cls, raw: Row) -> KubespanPlan:
@@ -165,7 +167,7 @@ class KubespanPlan(t.NamedTuple):
 
     def to_json(self) -> Data:
         """See the module's first lines."""
-        return _json_form(self, ("contested", "disputed", "unread", "turned_away", "members", "balanced"))
+        return _json_form(self, ("contested", "disputed", "unread", "turned_away", "members", "balanced", "rotation"))
 
 
 class MeshPlan(t.NamedTuple):

@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from .._plan.mesh_plan import MeshPlan, RemotePlan
-from .._values.generations import bypass_device
+from .._values.generations import bypass_device, bypass_of_mesh
 from .remedies import full_tracking
 from .verdict import Verdict, counted, of_cluster, refusal_text
 
@@ -127,12 +127,17 @@ def apart(topology: MeshPlan, host: str, other: str) -> bool:
 def peer_names(topology: MeshPlan, host: str) -> dict[tuple[str, str], str]:
     """(device, public key) -> cluster/node, for the peers that a host should have."""
     if topology.kubespan is not None:
-        own = topology.node(host)
-        return {
+        own, bypass = topology.node(host), bypass_of_mesh(topology.fabric)
+        found = {
             ("kubespan", str(row["public_key"])): f"{row['cluster']}/{row['node']}"
             for row in topology.kubespan.affiliates
             if (row["cluster"], row["node"]) != (own.cluster, own.node_name)
         }
+        rows = topology.kubespan.rotation if own.rotation else ()
+        label = f"{own.cluster}/{own.node_name}"
+        known = [row for row in rows if isinstance(row["public_key"], str) and row["node"] != label]
+        found.update({(bypass, str(row["public_key"])): str(row["node"]) for row in known})
+        return found
     found = {
         (part.device, str(peer["public_key"])): f"{remote}/{peer.get('node', '?')}"
         for remote, part in remotes_of(topology, host).items()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._values.generations import bypass_device, is_bypass
+from .._values.generations import other_end
 from . import causes
 from .causes import LIKELY, OUT, TUNNEL, Fault, Step, argument, place_text, printable
 from .facts import Device, Node, Peer
@@ -49,7 +49,7 @@ class Tunnels:
         """The other end's device of a tunnel."""
         name = self.mesh.device(there, here)
         if name is not None:
-            return there.devices.get(bypass_device(name) if is_bypass(device.name) else name)
+            return there.devices.get(other_end(name, device.name))
         found = [one for one in there.devices.values() if one.peer(device.public_key) is not None]
         found = (
             found

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import typing as t
 
@@ -17,6 +18,8 @@ PREFIX, _BYPASS = "wireguard.", "wg-rotate."
 HOST_ADDRESS = "169.254.255.254/32"
 #: What marks the remote of a bypass device where keys are known by their remote: ``gcp/next``. No cluster's name has a slash.
 NEXT = "/next"
+#: What the device of a KubeSpan mesh, which leads to all nodes, has in place of a remote cluster.
+WHOLE_MESH = "kubespan"
 
 
 def bypass_device(device: str) -> str:
@@ -24,11 +27,23 @@ def bypass_device(device: str) -> str:
     return _BYPASS + device[len(PREFIX) :]
 
 
+def bypass_of_mesh(fabric: str) -> str:
+    """The bypass device of a KubeSpan mesh, whose device may have any name; two meshes on one host have two."""
+    return _BYPASS + ("span" if fabric == "default" else hashlib.sha256(fabric.encode("utf-8")).hexdigest()[:5])
+
+
+def other_end(device: str, seen: str) -> str:
+    """The name that a tunnel has at its other end, where that is ``device`` or its bypass device. seen: the name at this end."""
+    if not is_bypass(seen):
+        return device
+    return bypass_device(device) if device.startswith(_DEVICE) else seen
+
+
 def same_tunnel(one: str | None, other: str) -> bool:
     """Whether two devices are the same, or a device and its bypass device: while keys are rotated both have the same ranges, and one of them sends."""
     if one == other or one is None:
         return one == other
-    return (is_bypass(one) and one == bypass_device(other)) or (is_bypass(other) and other == bypass_device(one))
+    return (is_bypass(one) and one == other_end(other, one)) or (is_bypass(other) and other == other_end(one, other))
 
 
 def is_bypass(device: str) -> bool:

@@ -164,12 +164,12 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 def _topology(
     fabric: Fabric, listings: t.Mapping[str, t.Any], request: t.Mapping[str, t.Any], registries: t.Sequence[str]
 ) -> MeshPlan:
+    reported = request.get("reported")
     if request.get("mode") == KUBESPAN:
-        return kubespan_plan.plan_kubespan_mesh(
-            fabric, listings, request["mesh_id"], request.get("reported"), registries
-        )
+        mesh = kubespan_plan.plan_kubespan_mesh(fabric, listings, request["mesh_id"], reported, registries)
+        return with_rotation(mesh, listings, reported, Order.of_json(request.get("rotation")))
     return with_rotation(
-        plan_semaphore_mesh(fabric, listings, request.get("reported")),
+        plan_semaphore_mesh(fabric, listings, reported),
         listings,
         request.get("reported"),
         Order.of_json(request.get("rotation")),

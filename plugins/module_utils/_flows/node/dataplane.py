@@ -28,7 +28,7 @@ from ..._linux.host.links import links_with_alias
 from ..._linux.host.lock import HostLock
 from ..._linux.stats import Stats, total
 from ..._plan.plan import Pending, Plan, from_wire, to_wire
-from ..._values.generations import is_bypass_key
+from ..._values.generations import is_bypass, is_bypass_key
 from . import guard, parts, persistence, transaction
 
 if t.TYPE_CHECKING:
@@ -225,6 +225,10 @@ class NodeDataplane:
         """Each part when all before it are planned, which tells it what it depends on."""
         self.previous = previous = persistence.load_state(self.spec.fabric)
         self.spec = spec = with_unread_devices(self.spec, previous)
+        if spec.kubespan and any(is_bypass(device.name) for device in spec.devices):
+            from .kubespan import bypass
+
+            self.spec = spec = bypass.with_known_endpoints(spec)
         if any("sources" in raw for raw in spec.tables):
             from . import tables
 
@@ -343,6 +347,7 @@ class NodeDataplane:
                 leaving=leaving,
                 peers=self.identity.peers,
                 budget=lambda live, after, desired: peer_budget("kubespan", live, after, desired, spec, turned_away),
+                retired_key=given.get("retired_key"),
             )
         elif before or kubespan.layout_of(None).device in others:
             self.kubespan = kubespan.KubespanDataplane(spec.fabric, None, kubespan.layout_of(before))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._dataplane.constants import KERNEL_PRIORITIES
+from ..._values.generations import is_bypass
 from .generations import (
     DEFAULT_MTU,
     FALLBACK_METRIC,
@@ -168,7 +169,25 @@ def is_our_route(route: t.Mapping[str, t.Any], layout: Layout = Layout()) -> boo
         return False
     if route["type"] == "unreachable":
         return bool(route["dst"] == DEFAULTS[route["version"]] and route["metric"] == FALLBACK_METRIC)
-    return bool(route["dev"] == layout.device)
+    return bool(route["dev"] == layout.device or is_bypass(route["dev"] or ""))
+
+
+def bypass_routes(device: str, cidrs: t.Iterable[str], layout: Layout = Layout(), mtu: int = DEFAULT_MTU) -> list[Data]:
+    """Routes of the private table into a bypass device, for the nodes to which it sends: longer than the default routes, so they win."""
+    return [
+        {
+            "version": 6 if ":" in cidr else 4,
+            "dst": cidr,
+            "table": layout.route_table,
+            "protocol": PROTOCOL_STATIC,
+            "scope": "global",
+            "type": "unicast",
+            "dev": device,
+            "metric": ROUTE_METRIC,
+            "mtu": mtu,
+        }
+        for cidr in cidrs
+    ]
 
 
 def plan_routes(
@@ -176,9 +195,10 @@ def plan_routes(
     layout: Layout = Layout(),
     mtu: int = DEFAULT_MTU,
     fail_closed: bool = True,
+    bypass: t.Iterable[Data] = (),
 ) -> list[Data]:
-    """``{op: "replace" or "delete", route}``: replacing never leaves a gap; what is added comes before what goes."""
-    desired = {_identity(route): route for route in desired_routes(layout, mtu, fail_closed)}
+    """``{op: "replace" or "delete", route}``: replacing never leaves a gap; what is added comes before what goes. bypass: of bypass_routes."""
+    desired = {_identity(route): route for route in [*desired_routes(layout, mtu, fail_closed), *bypass]}
     ours = {_identity(route): route for route in existing if is_our_route(route, layout)}
     steps: list[Data] = [
         {"op": "replace", "route": route} for key, route in desired.items() if not _same_route(ours.get(key), route)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The bypass devices of a fabric in which keys are being rotated, added to the plan of its Semaphore mesh. Pure.
+"""The bypass devices of a fabric in which keys are being rotated, added to the plan of its mesh. Pure.
 
 What each node does follows from the records of both ends alone, so that every run that plans the mesh finds the
 same: ``site``, ``verify`` and a reconciler leave a rotation as they find it, and only ``rotate_keys`` gives a step.
@@ -11,18 +11,19 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from ..._plan.mesh_plan import MeshPlan, NodePlan, RemotePlan
+from ..._plan.mesh_plan import MeshPlan, NodePlan
 from ..._plan.plan import Pending
 from ..._values.addresses import contains, parse_network
-from ..._values.generations import NEXT, bypass_device, bypass_key_file
+from ..._values.generations import NEXT, WHOLE_MESH, bypass_device, bypass_key_file, bypass_of_mesh
 from ..._values.keys import is_weak, parse_key
 from ..._values.refused import ValueRefused
 from ..._values.text import mapping
 from ..fabric.claims import label_of
+from ..kubespan.annotations import PUBLIC_KEY
 from ..semaphore.annotations import key_of
 from ..semaphore.preshared import OFF
 from ..semaphore.rotation import PREPARE, PREPARED, RENEW, Record, keys_of, next_record, read_record, sends_aside
-from . import preshared_keys, semaphore
+from . import kubespan_rotation, preshared_keys, semaphore
 
 Data = dict[str, t.Any]
 #: {(host, remote cluster): record}
@@ -52,7 +53,7 @@ def with_rotation(
     order: Order = Order(),
     preshared: int = OFF,
 ) -> MeshPlan:
-    """The plan with ``rotation`` and ``preshared`` of its nodes and clusters; listings and reported are those of plan_semaphore_mesh.
+    """The plan with ``rotation`` and ``preshared`` of its nodes and clusters; listings and reported are those with which it was made.
 
     Annotations of nodes have their records, ``refused`` those that are none. preshared: the generation of preshared keys that is asked for, which a node
     without a key begins with and a rotation of all keys brings to the others.
@@ -61,6 +62,8 @@ def with_rotation(
     held = _annotations(listings, unread)
     refused: list[Data] = []
     found = _read(mesh, held, reported or {}, refused)
+    if mesh.kubespan is not None:
+        return _with_rotation_of_all(mesh, held, unread, _moved(mesh, found, order, {}, OFF), order, refused)
     present = preshared_keys.generations(mesh, held, unread, found, preshared, refused)
     records = _moved(mesh, found, order, present, preshared)
     nodes = {
@@ -87,6 +90,38 @@ def with_rotation(
     return preshared_keys.without_strangers(planned) if planned.preshared_used else planned
 
 
+def _with_rotation_of_all(
+    mesh: MeshPlan,
+    held: t.Mapping[tuple[str, str], Data],
+    unread: t.Collection[str],
+    records: Records,
+    order: Order,
+    refused: list[Data],
+) -> MeshPlan:
+    """A KubeSpan mesh. Its nodes may all be peers of those of a cluster that was not read: then each keeps the bypass device that it has."""
+    nodes = {
+        host: _with_record(mesh, host, node, records, held.get((node.cluster, node.node_name)) or {}, unread)
+        for host, node in mesh.nodes.items()
+    }
+    span = mesh.kubespan and mesh.kubespan._replace(rotation=[] if unread else kubespan_rotation.rows(mesh, records))
+    return mesh._replace(
+        nodes=nodes, kubespan=span, refused=[*mesh.refused, *refused], rotation_step=order.step
+    )
+
+
+def remote_ports(mesh: MeshPlan, host: str) -> dict[str, int]:
+    """What the devices of a host lead to, remote clusters or WHOLE_MESH, with their UDP ports."""
+    if mesh.spans_nodes:
+        return {WHOLE_MESH: kubespan_rotation.listen_port(mesh, host)}
+    remotes = mesh.clusters[mesh.nodes[host].cluster].remotes
+    return {remote: settings.listen_port for remote, settings in remotes.items()}
+
+
+def public_key_of(remote: str) -> str:
+    """The annotation with the public key of a device."""
+    return PUBLIC_KEY if remote == WHOLE_MESH else key_of(remote, "pubKey")
+
+
 def records_of(mesh: MeshPlan) -> Records:
     """The records as a plan has them, without the keys of bypass devices."""
     return {
@@ -101,6 +136,8 @@ def node_devices(mesh: MeshPlan, host: str) -> list[Data]:
 
     Peers with a preshared key have only its generation, see preshared_keys.marked: whoever has the secret derives the key.
     """
+    if mesh.spans_nodes:
+        return kubespan_rotation.devices(mesh, host)
     devices = _devices(mesh, host)
     return preshared_keys.marked(mesh, host, devices) if mesh.preshared_used else devices
 
@@ -194,7 +231,7 @@ def _read(
     found: Records = {}
     for host, node in mesh.nodes.items():
         own = held.get((node.cluster, node.node_name)) or {}
-        for remote in mesh.clusters[node.cluster].remotes:
+        for remote in _remotes(mesh, host):
             try:
                 record = read_record(remote, own)
                 made = (reported.get(host) or {}).get(keys_of(remote)["key"])
@@ -205,6 +242,10 @@ def _read(
                 label = label_of(node.cluster, node.node_name)
                 refused.append({"object": label, "reason": error.reason, "message": f"{label}: {error.message}"})
     return found
+
+
+def _remotes(mesh: MeshPlan, host: str) -> t.Collection[str]:
+    return [WHOLE_MESH] if mesh.spans_nodes else mesh.clusters[mesh.nodes[host].cluster].remotes
 
 
 def _moved(
@@ -220,13 +261,12 @@ def _moved(
     managed = {node.cluster for node in nodes.values() if node.publishable}
     records: Records = {}
     for host, node in nodes.items():
-        remotes = mesh.clusters[node.cluster].remotes
-        ports = _ports(remotes) if order.step == PREPARE else {}
-        for remote in remotes:
+        ports = _ports(remote_ports(mesh, host)) if order.step == PREPARE else {}
+        for remote in _remotes(mesh, host):
             new = None
-            takes_part = host in order.hosts or remote in changing
-            if order.step == PREPARE and takes_part and node.publishable and remote in managed:
-                retired = node.published.get(key_of(remote, "pubKey")) if host in order.hosts else None
+            takes_part = host in order.hosts or (bool(changing) if mesh.spans_nodes else remote in changing)
+            if order.step == PREPARE and takes_part and node.publishable and (mesh.spans_nodes or remote in managed):
+                retired = node.published.get(public_key_of(remote)) if host in order.hosts else None
                 generation = preshared if whole else present.get((host, remote), OFF)
                 new = Record(PREPARED, ports[remote], retired, preshared=generation)
             record = next_record(found.get((host, remote)), order.step, new)
@@ -235,12 +275,12 @@ def _moved(
     return records
 
 
-def _ports(remotes: t.Mapping[str, RemotePlan]) -> dict[str, int]:
-    """{remote: UDP port of the bypass device}."""
-    taken = {settings.listen_port for settings in remotes.values()}
+def _ports(remotes: t.Mapping[str, int]) -> dict[str, int]:
+    """{remote: UDP port of the bypass device}. remotes: of remote_ports."""
+    taken = set(remotes.values())
     ports: dict[str, int] = {}
-    for remote, settings in sorted(remotes.items()):
-        port = settings.listen_port + PORTS_APART
+    for remote, listen_port in sorted(remotes.items()):
+        port = listen_port + PORTS_APART
         while port in taken or port > _LAST_PORT:
             port = port + 1 if port < _LAST_PORT else PORTS_APART + 1
         ports[remote] = port
@@ -249,15 +289,18 @@ def _ports(remotes: t.Mapping[str, RemotePlan]) -> dict[str, int]:
 
 
 def _with_record(
-    mesh: MeshPlan, host: str, node: NodePlan, records: Records, held: Data, unread: t.Container[str]
+    mesh: MeshPlan, host: str, node: NodePlan, records: Records, held: Data, unread: t.Collection[str]
 ) -> NodePlan:
     """A host with its records, and with what its Node is to hold of them."""
-    remotes = mesh.clusters[node.cluster].remotes
-    missing = [
-        bypass_device(settings.device)
-        for remote, settings in sorted(remotes.items())
-        if node.cluster in unread or remote in unread
-    ]
+    remotes = _remotes(mesh, host)
+    if mesh.spans_nodes:
+        missing = [bypass_of_mesh(mesh.fabric)] if unread else []
+    else:
+        missing = [
+            bypass_device(settings.device)
+            for remote, settings in sorted(mesh.clusters[node.cluster].remotes.items())
+            if node.cluster in unread or remote in unread
+        ]
     rows: Data = {}
     annotations, published, stale = dict(node.annotations), dict(node.published), list(node.stale)
     for remote in remotes:
@@ -265,7 +308,7 @@ def _with_record(
         if record is None:
             stale += [key for key in names.values() if key in held]
             continue
-        if remote not in unread:
+        if not missing if mesh.spans_nodes else remote not in unread:
             rows[remote] = {"phase": record.phase, "port": record.port, "retired": record.retired}
             rows[remote].update({"preshared": record.preshared} if record.preshared else {})
         pending = Pending(f"public key of {node.node_name} towards {remote}{NEXT}")

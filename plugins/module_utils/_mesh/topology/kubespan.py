@@ -15,6 +15,7 @@ from ..._plan.budget import why_refused
 from ..._plan.mesh_plan import KUBESPAN, ClusterPlan, KubespanPlan, MeshPlan, NodePlan
 from ..._plan.plan import Refusal
 from ..._values.addresses import Network, special_kind
+from ..._values.generations import NEXT, WHOLE_MESH
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused
 from ..._values.text import mapping
@@ -27,6 +28,8 @@ from ..kubespan.endpoints import parse_addr_port
 from ..kubespan.generations import MAX_ENDPOINTS
 from ..kubespan.identity import mesh_subnet
 from ..semaphore.peers import pod_cidrs_of
+from ..semaphore.rotation import keys_of
+from . import kubespan_rotation
 from .kubespan_claims import Checked, check_affiliates
 
 Data = dict[str, t.Any]
@@ -79,7 +82,7 @@ def plan_kubespan_mesh(
     return MeshPlan(
         mode=KUBESPAN,
         fabric=fabric.name,
-        annotation_patterns=list(KEYS),
+        annotation_patterns=[*KEYS, *keys_of(WHOLE_MESH).values()],
         overlay=sorted(
             {cidr for ranges in grants.values() for key in OVERLAY_RANGES for cidr in ranges.get(key) or ()}
         ),
@@ -204,6 +207,7 @@ def node_kubespan(plan: MeshPlan, host: str) -> Data | None:
         "cluster_networks": mesh.networks[node.cluster],
         "pod_cidrs": node.pod_cidrs,
         **{name: value for name, value in more.items() if value},
+        **kubespan_rotation.part(plan, host),
     }
 
 
@@ -211,10 +215,12 @@ def annotations_to_publish(
     plan: MeshPlan,
     reported: t.Mapping[str, t.Mapping[str, t.Any]],
     harvested: t.Mapping[str, t.Any] | None = None,
+    public_keys: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
 ) -> dict[str, dict[str, Data]]:
     """cluster -> node -> annotations of hosts whose own word differs from what their Node carries.
 
-    ``reported`` is host -> annotations, of which empty ones are to be removed. ``harvested``: of gathered.
+    ``reported`` is host -> annotations, of which empty ones are to be removed. ``harvested``: of gathered. ``public_keys``: host -> remote -> key, of
+    bypass devices.
     """
     desired: dict[str, dict[str, Data]] = {}
     harvested = {host: rows for host, rows in (harvested or {}).items() if rows is not None}
@@ -231,7 +237,11 @@ def annotations_to_publish(
                 values.get(ENDPOINTS, ""), node.published.get(ENDPOINTS, ""), others, keep
             )
         values = {key: value for key, value in values.items() if value != ""}
-        if values != node.published:
+        values.update(node.annotations)
+        made = ((public_keys or {}).get(host) or {}).get(WHOLE_MESH + NEXT)
+        if made is not None and node.annotations:
+            values[keys_of(WHOLE_MESH)["key"]] = made
+        if values != node.published or node.stale:
             desired.setdefault(node.cluster, {})[node.node_name] = values
     return desired
 

@@ -8,12 +8,14 @@ import re
 import typing as t
 
 from ..._plan.mesh_plan import MeshPlan
-from ..._values.generations import bypass_device
+from ..._values.generations import WHOLE_MESH, bypass_device, bypass_of_mesh
 from ..._values.refused import ValueRefused, quoted
-from ..semaphore.annotations import key_of
+from ..kubespan.annotations import PUBLIC_KEY
+from ..kubespan.generations import Layout
 from ..semaphore.preshared import OFF
 from ..semaphore.rotation import ASIDE, BACK, DONE, FINISHED, GO_ASIDE, GO_BACK, NO_STEP, PREPARE, RENEW, allowed_step
-from .generations import node_devices, records_of
+from . import kubespan_rotation
+from .generations import node_devices, public_key_of, records_of
 
 Data = dict[str, t.Any]
 _UNITS = {"d": 86400, "h": 3600, "min": 60, "s": 1}
@@ -26,8 +28,8 @@ _COST = "about 5 s where the other end follows events, else until it next reads 
 
 def refusal(mesh: MeshPlan, hosts: t.Collection[str], limited: t.Collection[str] | None, in_place: bool) -> str:
     """Why no rotation of the keys of these hosts begins; empty where it may. limited: the hosts that ``--limit`` left, None without one."""
-    if mesh.spans_nodes:
-        return "rotate_keys is for the Semaphore mesh: a node of a KubeSpan mesh has one device that its neighbours expect [mode_unsupported]"
+    if mesh.spans_nodes and not any(node.publishable for node in mesh.nodes.values()):
+        return "rotate_keys keeps how far it is in annotations of Nodes, and kubespan_registries has no annotations [no_annotations]"
     if mesh.failures:
         names = ", ".join(sorted(str(row["cluster"]) for row in mesh.failures))
         return f"cluster {names} could not be read, so nobody knows which keys its nodes have; run rotate_keys again when it answers [unreachable]"
@@ -41,12 +43,7 @@ def refusal(mesh: MeshPlan, hosts: t.Collection[str], limited: t.Collection[str]
             f"--limit leaves out {_few(sorted(needed.difference(limited)))}, and a key changes at both ends together; name the nodes that get new keys in "
             "rotate_nodes in place of --limit [outside_limit]"
         )
-    contested = sorted(
-        f"{remote}/{row['node']}"
-        for part in mesh.clusters.values()
-        for remote, settings in part.remotes.items()
-        for row in settings.contested
-    )
+    contested = _contested(mesh)
     if contested:
         return f"{_few(contested)} claims what another node claims too; settle that first, see the warnings of the plan [contested]"
     without = unmanaged(mesh, mesh.nodes) if mesh.preshared else []
@@ -57,11 +54,23 @@ def refusal(mesh: MeshPlan, hosts: t.Collection[str], limited: t.Collection[str]
         )
     others = unmanaged(mesh, hosts)
     if others and not in_place:
+        one = "a node" if mesh.spans_nodes else "a cluster"
         return (
-            f"{_few(others)} is no host of this inventory, and upstream programs know one key of a cluster: towards it the key would change in place, "
+            f"{_few(others)} is no host of this inventory, and upstream programs know one key of {one}: towards it the key would change in place, "
             f"which loses packets of these pairs ({_COST}). Accept that with rotate_in_place: true [in_place]"
         )
     return ""
+
+
+def _contested(mesh: MeshPlan) -> list[str]:
+    if mesh.kubespan is not None:
+        return sorted(f"{row['cluster']}/{row['node']}" for row in mesh.kubespan.contested)
+    return sorted(
+        f"{remote}/{row['node']}"
+        for part in mesh.clusters.values()
+        for remote, settings in part.remotes.items()
+        for row in settings.contested
+    )
 
 
 def parse_age(text: str) -> int:
@@ -91,12 +100,16 @@ def due_hosts(mesh: MeshPlan, hosts: t.Collection[str], ages: t.Mapping[str, int
 def participants(mesh: MeshPlan, hosts: t.Collection[str]) -> set[str]:
     """The hosts that a rotation concerns: those with new keys, and the nodes of the other clusters."""
     nodes = mesh.nodes
+    if mesh.spans_nodes:
+        return {host for host, node in nodes.items() if node.publishable and hosts}
     clusters = {nodes[host].cluster for host in hosts if host in nodes}
     return {host for host, node in nodes.items() if node.publishable and (host in hosts or (clusters - {node.cluster}))}
 
 
 def unmanaged(mesh: MeshPlan, hosts: t.Collection[str]) -> list[str]:
     """``cluster/node`` of the peers of these hosts that are no hosts of the inventory."""
+    if mesh.spans_nodes:
+        return kubespan_rotation.unmanaged(mesh) if hosts else []
     managed = _managed(mesh)
     found: set[str] = set()
     for host in hosts:
@@ -132,14 +145,23 @@ def lines(mesh: MeshPlan, hosts: t.Collection[str], state: str, in_place: bool) 
 
 
 def _host_lines(mesh: MeshPlan, host: str) -> list[str]:
+    if mesh.spans_nodes:
+        return _lines_of_all(mesh, host)
     node, managed = mesh.nodes[host], _managed(mesh)
     rows = []
     for remote, settings in sorted(mesh.clusters[node.cluster].remotes.items()):
         peers = [str(row["node"]) for row in settings.peers if (remote, row["node"]) in managed]
-        if peers and node.published.get(key_of(remote, "pubKey")):
+        if peers and node.published.get(public_key_of(remote)):
             name = settings.device
             rows.append(f"{host}: new key of {name}, meanwhile by {bypass_device(name)}, with {_few(peers)}")
     return rows
+
+
+def _lines_of_all(mesh: MeshPlan, host: str) -> list[str]:
+    others = sorted(name for name, other in kubespan_rotation.managed(mesh).items() if other != host)
+    if not others or not mesh.nodes[host].published.get(PUBLIC_KEY):
+        return []
+    return [f"{host}: new key of its KubeSpan device, meanwhile by {bypass_of_mesh(mesh.fabric)}, with {_few(others)}"]
 
 
 def _preshared_lines(mesh: MeshPlan, hosts: t.Collection[str]) -> list[str]:
@@ -195,6 +217,9 @@ def unfinished(
 
 def _concerns(mesh: MeshPlan, host: str, thing: str) -> bool:
     names = [str(device["name"]) for device in node_devices(mesh, host)]
+    if mesh.spans_nodes:
+        first = thing.split(" ")[0]
+        return first in names or "/" not in first  # its device, whatever that is called
     routes = [cidr for device in node_devices(mesh, host) for cidr in device["routes"]]
     return any(thing == name or thing.startswith((name + " ", name + "/")) for name in [*names, *routes])
 
@@ -202,7 +227,10 @@ def _concerns(mesh: MeshPlan, host: str, thing: str) -> bool:
 def unchanged(mesh: MeshPlan, results: t.Mapping[str, t.Mapping[str, t.Any]]) -> str:
     """Which host still has the key that was to be replaced, after the step that renews keys; empty where none has."""
     for (host, remote), record in sorted(records_of(mesh).items()):
-        key = ((results.get(host) or {}).get("public_keys") or {}).get(remote)
+        result = results.get(host) or {}
+        key = (result.get("public_keys") or {}).get(remote)
+        if remote == WHOLE_MESH:
+            key = ((result.get("kubespan") or {}).get("annotations") or {}).get(PUBLIC_KEY)
         if record.phase == ASIDE and record.retired is not None and key == record.retired:
             return (
                 f"{host} still has its old key towards {remote}, since not all nodes of {remote} were ready; run rotate_keys again: until then every packet "
@@ -228,6 +256,8 @@ def awaited(step: str, mesh: MeshPlan, host: str, state: str) -> tuple[list[Data
     following = {PREPARE: GO_ASIDE, RENEW: GO_BACK, GO_BACK: DONE}.get(step, NO_STEP)
     if following == NO_STEP or allowed_step(following, records, state) == NO_STEP:
         return [], False
+    if mesh.spans_nodes and following == GO_BACK:
+        return [{"device": Layout().device, "peers": kubespan_rotation.keys(mesh, host)}], False
     managed, rows = _managed(mesh), []
     for device in node_devices(mesh, host):
         bypass = device["remote"].partition("/")
@@ -236,7 +266,7 @@ def awaited(step: str, mesh: MeshPlan, host: str, state: str) -> tuple[list[Data
         keys = [
             str(row["public_key"])
             for row in device["peers"]
-            if isinstance(row["public_key"], str) and (bypass[0], row["node"]) in managed
+            if isinstance(row["public_key"], str) and (mesh.spans_nodes or (bypass[0], row["node"]) in managed)
         ]
         rows.append({"device": device["name"], "peers": keys})
     return rows, following == DONE
@@ -244,11 +274,16 @@ def awaited(step: str, mesh: MeshPlan, host: str, state: str) -> tuple[list[Data
 
 def names_of_peers(mesh: MeshPlan, host: str) -> dict[tuple[str, str], str]:
     """(device, public key) -> ``cluster/node``, bypass devices included."""
-    return {
-        (device["name"], str(row["public_key"])): f"{device['remote'].partition('/')[0]}/{row.get('node')}"
+    found = {
+        (device["name"], str(row["public_key"])): str(row.get("node"))
+        if mesh.spans_nodes
+        else f"{device['remote'].partition('/')[0]}/{row.get('node')}"
         for device in node_devices(mesh, host)
         for row in device["peers"]
     }
+    rows = mesh.kubespan.affiliates if mesh.kubespan is not None else ()
+    found.update(((Layout().device, str(row["public_key"])), f"{row['cluster']}/{row['node']}") for row in rows)
+    return found
 
 
 def missing_text(mesh: MeshPlan, host: str, missing: t.Sequence[t.Mapping[str, t.Any]], busy: t.Sequence[str]) -> str:

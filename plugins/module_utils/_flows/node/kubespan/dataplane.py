@@ -5,7 +5,7 @@
 ``resolve`` turns what the play asks for into a plain state without secrets, which the boot unit and the watcher take too::
 
     {layout, generation, mtu, force_routing, fail_closed, watcher, implementation, private_key_file, preshared_key_file,
-     address, node_address, subnet, peers: as peers_of reads them}
+     address, node_address, subnet, peers: as peers_of reads them, rotation: {device, routes, addresses} while keys are rotated}
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ...._dataplane.device_spec import Device
 from ...._dataplane.node_spec import alias_of
 from ...._dataplane.peer_spec import Key, LivePeer, Peer, Peers, parse_peers
 from ...._linux.host import settings, snapshot
+from ...._linux.host.links import read_link
 from ...._linux.netlink import rules
 from ...._linux.netlink.routes import read_routes, write_routes
 from ...._linux.nftables import table as nft
@@ -27,6 +28,7 @@ from ...._mesh.kubespan.nft import FAMILY, table
 from ...._mesh.kubespan.peers import Peer as MeshPeer, peers_of
 from ...._mesh.kubespan.preflight import Conflict, conflicts
 from ...._mesh.kubespan.routing import (
+    bypass_routes,
     desired_rule,
     is_our_route,
     ours_to_remove,
@@ -98,7 +100,8 @@ class KubespanDataplane(Part):
     peer_states: {public key: up|down|unknown}, endpoints: {public key: endpoint to write}; both are the watcher's. secrets:
     {path: fingerprint} of preshared keys that this run writes first. budget: from the live peers, those planned and those desired to a
     refusal, where no peer may be removed; then the peers of ``previous`` are kept. leaving: our devices that
-    are removed before, such as those of the mesh of another mode. peers: None: as all_peers has them. ``actual`` is of wireguard_device.gather.
+    are removed before, such as those of the mesh of another mode. peers: None: as all_peers has them. retired_key: see Device. ``actual`` is of
+    wireguard_device.gather.
     """
 
     def __init__(
@@ -115,6 +118,7 @@ class KubespanDataplane(Part):
         budget: Budget | None = None,
         leaving: t.Collection[str] = (),
         peers: t.Sequence[MeshPeer] | None = None,
+        retired_key: str | None = None,
     ) -> None:
         self.fabric, self.state, self.adopt, self.purge = fabric, state, adopt, purge
         self.peers = list(all_peers(fabric, state)[0] if peers is None else peers)
@@ -123,7 +127,9 @@ class KubespanDataplane(Part):
         self.peer_states, self.endpoints, self.watching = peer_states or {}, endpoints or {}, peer_states is not None
         self.gen = GENERATIONS[state["generation"] if state else "current"]
         self._secrets, self._previous, self._budget = secrets or {}, previous, budget
-        self._leaving = leaving
+        self._leaving, self._retired_key = leaving, retired_key
+        #: The bypass device carries some of the packets while keys are rotated.
+        self.rotation: t.Mapping[str, t.Any] = (state or {}).get("rotation") or {}
 
     def gather(self) -> Data:
         """One reading of everything; the whole host is looked at once, before the first write."""
@@ -202,6 +208,7 @@ class KubespanDataplane(Part):
             addresses=tuple(sorted(self._addresses())),
             purge_peers=self.purge,
             peers=self._peers(self.state),
+            retired_key=self._retired_key,
         )
 
     def _addresses(self) -> list[str]:
@@ -230,7 +237,12 @@ class KubespanDataplane(Part):
         if self.state is None:
             return PrefixSet()
         rows = [(peer.allowed_ips, self.peer_states.get(peer.public_key, UNKNOWN)) for peer in self.peers]
-        return targets(rows, self.state["force_routing"], self.gen, ipaddress.IPv6Network(self.state["subnet"]))
+        found = targets(rows, self._forced(self.state), self.gen, ipaddress.IPv6Network(self.state["subnet"]))
+        return found | PrefixSet.of_texts(self.rotation.get("addresses") or ())
+
+    def _forced(self, state: t.Mapping[str, t.Any]) -> bool:
+        """Whether no peer may be bypassed: a handshake with its new key is no sign that it was down."""
+        return bool(state["force_routing"] or self.rotation)
 
     def _table(self) -> Data:
         desired = table(self.layout, self.state["mtu"] if self.state else 1420, self.gen)
@@ -239,7 +251,7 @@ class KubespanDataplane(Part):
             item["elements"] = found.spans(item["version"])
             # who may bypass is for the watcher to know; with forced routing both sides come to the same set
             item["external"] = bool(
-                self.state and self.state["watcher"] and not self.state["force_routing"] and not self.watching
+                self.state and self.state["watcher"] and not self._forced(self.state) and not self.watching
             )
         return {
             "table": desired,
@@ -278,13 +290,16 @@ class KubespanDataplane(Part):
     def _route_steps(self) -> list[Data]:
         if self.state is None:
             return [{"op": "delete", "route": route} for route in self.routes if is_our_route(route, self.layout)]
-        return plan_routes(self.routes, self.layout, self.state["mtu"], self.state["fail_closed"])
+        bypass = self.rotation.get("device") or ""
+        there = not self.watching or read_link(bypass) is not None  # a play makes it in the same run, the watcher does not
+        more = bypass_routes(bypass, self.rotation.get("routes") or () if there else (), self.layout, self.state["mtu"])
+        return plan_routes(self.routes, self.layout, self.state["mtu"], self.state["fail_closed"], more)
 
     def snapshot(self, before: Data) -> None:
         """The device, and what ``put_back_steering`` and ``put_back_routes`` need: our other objects as they are now."""
         name = self.layout.device
         before["devices"][name] = snapshot.take_device(name, self.actual["link"], self.actual["wireguard"])
-        if self.device.work.get("make_key"):
+        if self.device.work.get("make_key") or self.device.work.get("renew_key"):
             before["keys"].append(self.desired.private_key_file)
         desired = {version: desired_rule(version, self.layout, self.gen) for version in (4, 6)}
         before["kubespan"] = {

@@ -5,7 +5,7 @@
 ``given``: {mesh_id, mesh_secret: text|None, affiliates, complete, cluster, node_name, cluster_networks, pod_cidrs, config: of
 kubespan_config, mac, layout, generation, fail_closed: bool|None (as forced routing is), watcher, implementation, networks,
 exclude_interfaces, exclude_addresses, balanced, own_addresses, private_key_file, discovery: {url, ca, cluster, pod_cidrs, node_cidrs, overlay}
-or nothing}.
+or nothing, rotation: {device, routes, addresses} or nothing, rotation_unread: whether it stays as it is}.
 """
 
 from __future__ import annotations
@@ -159,6 +159,8 @@ class KubespanNode(Part):
                 for peer in self._peers(given, config.peer_endpoint_filters, self._previous, layout.device)
             ],
         }
+        before = (self._previous or {}).get("rotation") if given.get("rotation_unread") else given.get("rotation")
+        state.update({"rotation": dict(before)} if before else {})
         if given.get("discovery"):
             self._discover(
                 state,

@@ -134,6 +134,21 @@ class Model:
         assert self.dropped(state) == []
         return state
 
+    # --- what the controller does, which differs between the meshes --------------------------------------------------
+
+    #: Of annotations that are all replaced by what is published.
+    domains: tuple[str, ...] = ("wireguard.semaphore.uw.io", "rotation.multicluster.network")
+
+    def plan(self, published: t.Any, reported: t.Any, order: str, changing: tuple[str, ...], preshared: int = 0) -> MeshPlan:
+        return plan(published, reported, order, changing, preshared)
+
+    def part(self, mesh: MeshPlan, host: str) -> t.Any:
+        """What a node is given."""
+        return node_devices(mesh, host)
+
+    def to_publish(self, mesh: MeshPlan, keys: dict[str, dict[str, str]]) -> t.Any:
+        return annotations_to_publish(mesh, keys)
+
     # --- what a node does ----------------------------------------------------------------------------------------
 
     def remote(self, host: str) -> str:
@@ -212,7 +227,7 @@ class Model:
     def begun(self, state: State, kind: str, step: int = 0) -> State:
         """A run with the plan of its next step."""
         wish = ABANDONED if kind == ABANDONED else FINISHED
-        records = records_of(plan(state.published, (), NO_STEP, ()))
+        records = records_of(self.plan(state.published, (), NO_STEP, ()))
         order = NO_STEP if kind == SITE else allowed_step(STEPS[step], records, wish)
         arguments = (state.published, (), order, self.changing, self.preshared)
         return state._replace(run=Run(kind, step, order, "apply", arguments, frozenset(self.hosts), frozenset()))
@@ -222,7 +237,7 @@ class Model:
         run = state.run
         if run is None:
             yield self.begun(state, SITE)
-            records = records_of(plan(state.published, (), NO_STEP, ()))
+            records = records_of(self.plan(state.published, (), NO_STEP, ()))
             if records or any(dict(state.nodes)[host].key == 0 for host in self.changing):
                 yield self.begun(state, FINISHED)
             yield self.begun(state, ABANDONED)
@@ -235,14 +250,14 @@ class Model:
 
     def done(self, state: State, run: Run, host: str) -> State:
         """One host's part of the stage."""
-        mesh, nodes, published = plan(*run.plan), dict(state.nodes), dict(state.published)
+        mesh, nodes, published = self.plan(*run.plan), dict(state.nodes), dict(state.published)
         if run.stage == "publish":
             keys = {host: dict(self.keys(host, nodes[host]))}
-            cluster = HOSTS[host][0]
-            values = annotations_to_publish(mesh, keys).get(cluster, {}).get(host)
+            values = self.to_publish(mesh, keys).get(HOSTS[host][0], {}).get(host)
             if values is not None:
-                domains = ("wireguard.semaphore.uw.io", "rotation.multicluster.network")
-                left = {name: value for name, value in published[host] if not any(text in name for text in domains)}
+                left = {
+                    name: value for name, value in published[host] if not any(text in name for text in self.domains)
+                }
                 assert all(isinstance(value, str) for value in values.values())
                 published[host] = tuple(sorted({**left, **values}.items()))
         else:
@@ -263,9 +278,8 @@ class Model:
             nodes = dict(state.nodes)
             reported = tuple((host, self.keys(host, nodes[host])) for host in sorted(run.there))
             again = (state.published, reported, run.order, self.changing, self.preshared)
-            news = {
-                host for host in run.there if node_devices(plan(*again), host) != node_devices(plan(*run.plan), host)
-            }
+            after, before = self.plan(*again), self.plan(*run.plan)
+            news = {host for host in run.there if self.part(after, host) != self.part(before, host)}
             run = run._replace(stage="again", plan=again, todo=frozenset(news))
             if news:
                 return state._replace(run=run)
@@ -278,7 +292,7 @@ class Model:
         nodes, following = dict(state.nodes), STEPS[run.step + 1]
         proofs = {GO_ASIDE: True, GO_BACK: False}
         if following in proofs and (following == GO_BACK or run.kind == FINISHED):
-            records = records_of(plan(state.published, (), NO_STEP, ()))
+            records = records_of(self.plan(state.published, (), NO_STEP, ()))
             needed = following == GO_BACK or allowed_step(following, records) != NO_STEP
             taking_part = {host for host, _remote in records}
             pairs = [pair for pair in self.pairs if following == GO_BACK or taking_part.issuperset(pair)]

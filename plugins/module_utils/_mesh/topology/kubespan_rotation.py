@@ -1,0 +1,149 @@
+# Copyright (c) 2026, multicluster.network authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The bypass device of a KubeSpan mesh in which keys are being rotated. Pure.
+
+The steps and records are those of a Semaphore mesh, see semaphore.rotation; one device leads to all nodes, so each node has one record. Packets keep
+their mark and their table: routes to the addresses of one node, longer than the default route of that table, lead into the bypass device. Addresses
+of the mesh itself, which need no mark otherwise, are marked meanwhile so that the same routes have them.
+"""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+from ..._plan.mesh_plan import KubespanPlan, MeshPlan
+from ..._plan.plan import Pending
+from ..._values.generations import NEXT, WHOLE_MESH, bypass_of_mesh
+from ..._values.keys import is_weak
+from ..kubespan.generations import KEEPALIVE, Layout
+from ..kubespan.peers import Mesh
+from ..semaphore.rotation import ASIDE, PREPARED, RENEW, Record, Records, sends_aside
+
+Data = dict[str, t.Any]
+#: Where nodes keep the files of a fabric.
+STATE_FOLDER = "/var/lib/multicluster-network"
+
+
+def listen_port(mesh: MeshPlan, host: str) -> int:
+    """The UDP port of a node's device, by what it announces first."""
+    for row in _span(mesh).affiliates:
+        if (row["cluster"], row["node"]) == _seat(mesh, host):
+            for endpoint in row.get("endpoints") or ():
+                return int(str(endpoint).rpartition(":")[2])
+    return Layout().port
+
+
+def rows(mesh: MeshPlan, records: Records) -> list[Data]:
+    """The peers of the bypass devices: nodes of the inventory, as far as they have a record, at the port of that.
+
+    All that a record adds is a key and a port. Ranges and address are those of the claim, which was checked. A key that two nodes claim is neither's.
+    """
+    hosts = {(node.cluster, node.node_name): host for host, node in mesh.nodes.items()}
+    found = []
+    for peer in Mesh(_span(mesh).affiliates).specs(None).peers.values():
+        host = hosts.get((str(peer.cluster), str(peer.node)))
+        record = records.get((host, WHOLE_MESH)) if host is not None else None
+        if record is None or (record.key is not None and is_weak(record.key)):
+            continue
+        announced = next(iter(peer.endpoints), None)
+        found.append(
+            {
+                "node": f"{peer.cluster}/{peer.node}",
+                "public_key": record.key or Pending(f"public key of {peer.node} towards {WHOLE_MESH}{NEXT}"),
+                "endpoint": f"{announced.rpartition(':')[0]}:{record.port}" if announced else None,
+                "allowed_ips": list(peer.allowed_ips),
+                "address": peer.address,
+                "persistent_keepalive": KEEPALIVE if record.phase in (PREPARED, ASIDE) else 0,
+                "phase": record.phase,
+            }
+        )
+    count = collections.Counter(str(row["public_key"]) for row in found)
+    return [row for row in found if count[str(row["public_key"])] == 1]
+
+
+def devices(mesh: MeshPlan, host: str) -> list[Data]:
+    """The bypass device of one host as node_dataplane takes it; none while its key is not being rotated."""
+    row = mesh.nodes[host].rotation.get(WHOLE_MESH)
+    if row is None:
+        return []
+    name = bypass_of_mesh(mesh.fabric)
+    left_out = ("phase", "address")
+    return [
+        {
+            "name": name,
+            "remote": WHOLE_MESH + NEXT,
+            "listen_port": row["port"],
+            "private_key_file": f"{STATE_FOLDER}/{mesh.fabric}/{name}.key",
+            "either_way": True,
+            "routes": [],
+            "peers": [
+                {field: value for field, value in peer.items() if field not in left_out} for peer in _peers(mesh, host)
+            ],
+        }
+    ]
+
+
+def part(mesh: MeshPlan, host: str) -> Data:
+    """What a host's KubeSpan part has of the rotation: ``rotation`` {device, routes, addresses}, and ``retired_key`` where the device gets a new key."""
+    node = mesh.nodes[host]
+    row = node.rotation.get(WHOLE_MESH)
+    if row is None:
+        return {"rotation_unread": True} if node.rotation_unread else {}
+    own, peers = Record(row["phase"], row["port"], row.get("retired")), _peers(mesh, host)
+    aside = [peer for peer in peers if _aside(own, peer)]
+    found: Data = {
+        "rotation": {
+            "device": bypass_of_mesh(mesh.fabric),
+            "routes": sorted({cidr for peer in aside for cidr in peer["allowed_ips"]}),
+            "addresses": sorted({peer["address"] for peer in peers}),
+        }
+    }
+    users = {name for name, other in managed(mesh).items() if other != host}
+    if mesh.rotation_step == RENEW and own.retired and users.issubset({peer["node"] for peer in aside}):
+        found["retired_key"] = own.retired
+    return found
+
+
+def managed(mesh: MeshPlan) -> dict[str, str]:
+    """``cluster/node`` to host, for the members that are hosts of the inventory with a Node that can have a record."""
+    hosts = {(node.cluster, node.node_name): host for host, node in mesh.nodes.items() if node.publishable}
+    seats = [(row["cluster"], row["node"]) for row in _span(mesh).affiliates if row.get("public_key")]
+    return {f"{seat[0]}/{seat[1]}": hosts[seat] for seat in seats if seat in hosts}
+
+
+def unmanaged(mesh: MeshPlan) -> list[str]:
+    """``cluster/node`` of the members that are not."""
+    known = managed(mesh)
+    names = [f"{row['cluster']}/{row['node']}" for row in _span(mesh).affiliates if row.get("public_key")]
+    return sorted(name for name in names if name not in known)
+
+
+def keys(mesh: MeshPlan, host: str) -> list[str]:
+    """Public keys of the managed peers of a host's device."""
+    known, own = managed(mesh), _seat(mesh, host)
+    return [
+        str(row["public_key"])
+        for row in _span(mesh).affiliates
+        if (row["cluster"], row["node"]) != own and f"{row['cluster']}/{row['node']}" in known and row.get("public_key")
+    ]
+
+
+def _peers(mesh: MeshPlan, host: str) -> list[Data]:
+    own = "/".join(_seat(mesh, host))
+    return [dict(row) for row in _span(mesh).rotation if row["node"] != own]
+
+
+def _aside(own: Record, peer: Data) -> bool:
+    """Whether a node sends to a peer by its bypass device."""
+    key = peer["public_key"]
+    return isinstance(key, str) and sends_aside(own, Record(peer["phase"], 0, key=key))
+
+
+def _seat(mesh: MeshPlan, host: str) -> tuple[str, str]:
+    node = mesh.nodes[host]
+    return node.cluster, node.node_name
+
+
+def _span(mesh: MeshPlan) -> KubespanPlan:
+    return mesh.kubespan or KubespanPlan()
