@@ -17,8 +17,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespa
     make_layout,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import generations, kubespan
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan_rotation import STATE_FOLDER
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import kept_table
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan_rotation import STATE_FOLDER
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import report
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import FABRIC_CLUSTERS

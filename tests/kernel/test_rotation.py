@@ -14,6 +14,7 @@ import json
 import pathlib
 import sys
 import time
+import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
@@ -58,6 +59,8 @@ class Pair:
 
     #: The generation of preshared keys that the inventory asks for.
     preshared = 0
+    #: Between which addresses there is traffic.
+    places: t.ClassVar[dict[str, str]] = PODS
 
     def __init__(self, nodes, tmp_path, filters):
         self.folder = tmp_path
@@ -66,11 +69,13 @@ class Pair:
             "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "wireguard_port": 51821},
             "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "wireguard_port": 51821},
         }
+        for host, cluster in CLUSTER.items():
+            clusters[cluster]["node_cidrs"] = [UNDERLAY[host] + "/32"]
         nodes = {host: {"multicluster_cluster": cluster} for host, cluster in CLUSTER.items()}
         self.fabric, findings = load_fabric({"name": "pair", "clusters": clusters, "nodes": nodes})
         assert not findings
         self.annotations = {"a": {}, "b": {}}
-        self.keys = {}
+        self.keys, self.results = {}, {}
         for name, node in self.nodes.items():
             node.run("ip", "address", "add", PODS[name] + "/32", "dev", "lo")
             for key, value in filters.items():
@@ -89,23 +94,27 @@ class Pair:
             }
             for host, cluster in CLUSTER.items()
         }
-        reports = host_reports({host: {"public_keys": keys} for host, keys in (reported or {}).items()})
-        mesh = with_rotation(
-            plan_semaphore_mesh(self.fabric, listings, reports),
-            listings,
-            reports,
-            Order(step, ("a", "b")),
-            self.preshared,
-        )
+        results = {host: dict(self.results.get(host, {}), public_keys=keys) for host, keys in (reported or {}).items()}
+        reports = host_reports(results)
+        mesh = with_rotation(self.mesh(listings, reports), listings, reports, Order(step, ("a", "b")), self.preshared)
         assert not mesh.refused, mesh.refused
         return MeshPlan.from_json(json.loads(json.dumps(to_wire(mesh.to_json()))))
 
+    def mesh(self, listings, reports):
+        return plan_semaphore_mesh(self.fabric, listings, reports)
+
+    def wish(self, host, mesh):
+        """What a node is given of a plan."""
+        return {"devices": [dict(device, node=host) for device in node_devices(mesh, host)]}
+
+    def to_publish(self, mesh):
+        return annotations_to_publish(mesh, self.keys)
+
     def apply(self, host, mesh):
-        devices = [dict(device, node=host) for device in node_devices(mesh, host)]
-        wish = {"fabric": "pair", "node": host, "devices": devices, "unread_devices": unread_devices(mesh, host)}
+        wish = {"fabric": "pair", "node": host, "unread_devices": unread_devices(mesh, host), **self.wish(host, mesh)}
         result = self.nodes[host].flow("dataplane", wish, False)
         assert not result["refused"], result["refused"]
-        self.keys[host] = result["public_keys"]
+        self.keys[host], self.results[host] = result["public_keys"], result
         return result
 
     def step(self, step):
@@ -113,12 +122,12 @@ class Pair:
         mesh = self.plan(step)
         for host in self.nodes:
             self.apply(host, mesh)
-        for row in annotations_to_publish(mesh, self.keys).values():
+        for row in self.to_publish(mesh).values():
             for host, values in row.items():
                 self.annotations[host] = values
         again = self.plan(step, self.keys)
         for host in self.nodes:
-            if node_devices(again, host) != node_devices(mesh, host):
+            if self.wish(host, again) != self.wish(host, mesh):
                 self.apply(host, again)
         for host, node in self.nodes.items():
             tunnels, quiet = rotation_checks.awaited(step, again, host, "finished")
@@ -130,8 +139,8 @@ class Pair:
     @contextlib.contextmanager
     def traffic(self, rate):
         """Packets, three streams and a download between both nodes meanwhile, as counted_traffic has them."""
-        members = {host: (f"/proc/{node.pid}/ns/net", PODS[host]) for host, node in self.nodes.items()}
-        flows = [("a", "b", PODS["b"]), ("b", "a", PODS["a"])]
+        members = {host: (f"/proc/{node.pid}/ns/net", self.places[host]) for host, node in self.nodes.items()}
+        flows = [("a", "b", self.places["b"]), ("b", "a", self.places["a"])]
         leaders = [node.pid for node in self.nodes.values()]
         first = packets_first(lambda: processes_alongside(leaders, wireguard_go))
         with first, counted_traffic(self.folder / "traffic", members, flows, rate, streams=3) as counted:

@@ -28,7 +28,7 @@ def bypass_device(device: str) -> str:
 
 
 def bypass_of_mesh(fabric: str) -> str:
-    """The bypass device of a KubeSpan mesh, whose device may have any name; two meshes on one host have two."""
+    """The bypass device of a KubeSpan mesh, by its fabric: the device may have any name, and two meshes on one host have two."""
     return _BYPASS + ("span" if fabric == "default" else hashlib.sha256(fabric.encode("utf-8")).hexdigest()[:5])
 
 

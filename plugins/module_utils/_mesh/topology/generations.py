@@ -104,9 +104,7 @@ def _with_rotation_of_all(
         for host, node in mesh.nodes.items()
     }
     span = mesh.kubespan and mesh.kubespan._replace(rotation=[] if unread else kubespan_rotation.rows(mesh, records))
-    return mesh._replace(
-        nodes=nodes, kubespan=span, refused=[*mesh.refused, *refused], rotation_step=order.step
-    )
+    return mesh._replace(nodes=nodes, kubespan=span, refused=[*mesh.refused, *refused], rotation_step=order.step)
 
 
 def remote_ports(mesh: MeshPlan, host: str) -> dict[str, int]:

@@ -96,7 +96,7 @@ def part(mesh: MeshPlan, host: str) -> Data:
         "rotation": {
             "device": bypass_of_mesh(mesh.fabric),
             "routes": sorted({cidr for peer in aside for cidr in peer["allowed_ips"]}),
-            "addresses": sorted({peer["address"] for peer in peers}),
+            "addresses": sorted({peer["address"] + "/128" for peer in peers}),
         }
     }
     users = {name for name, other in managed(mesh).items() if other != host}

@@ -291,7 +291,9 @@ class KubespanDataplane(Part):
         if self.state is None:
             return [{"op": "delete", "route": route} for route in self.routes if is_our_route(route, self.layout)]
         bypass = self.rotation.get("device") or ""
-        there = not self.watching or read_link(bypass) is not None  # a play makes it in the same run, the watcher does not
+        there = (
+            not self.watching or read_link(bypass) is not None
+        )  # a play makes it in the same run, the watcher does not
         more = bypass_routes(bypass, self.rotation.get("routes") or () if there else (), self.layout, self.state["mtu"])
         return plan_routes(self.routes, self.layout, self.state["mtu"], self.state["fail_closed"], more)
 

@@ -4,7 +4,7 @@
 """A rotation of the keys of a KubeSpan mesh in every order of steps, other runs, kills and lost nodes: no packet of a pair is dropped.
 
 The model of a rotation of keys with the real plan of a KubeSpan mesh. A node marks packets to its peers, and the private table has them: by a route to
-the peer's addresses into the bypass device, else by the default route. Addresses of the mesh itself are marked only where the part of the plan says so.
+the peer's addresses into the bypass device, else by the default route. Addresses of the mesh itself are marked only where the part of the plan has them.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Kubespan(Model):
         }
         assert len(ways) == 1
         aside = ways.pop()
-        assert not aside or ula(target) in routes[MARKED]  # without a mark it would go by the device
+        assert not aside or ula(target) + "/128" in routes[MARKED]  # without a mark it would go by the device
         return aside
 
 

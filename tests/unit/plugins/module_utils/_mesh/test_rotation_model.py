@@ -139,7 +139,9 @@ class Model:
     #: Of annotations that are all replaced by what is published.
     domains: tuple[str, ...] = ("wireguard.semaphore.uw.io", "rotation.multicluster.network")
 
-    def plan(self, published: t.Any, reported: t.Any, order: str, changing: tuple[str, ...], preshared: int = 0) -> MeshPlan:
+    def plan(
+        self, published: t.Any, reported: t.Any, order: str, changing: tuple[str, ...], preshared: int = 0
+    ) -> MeshPlan:
         return plan(published, reported, order, changing, preshared)
 
     def part(self, mesh: MeshPlan, host: str) -> t.Any:

@@ -1,0 +1,154 @@
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""New keys for two nodes of a KubeSpan mesh under traffic between pods, between the nodes themselves, and between their addresses in the mesh.
+
+As test_rotation.py, by the plan that the playbook follows and the flow that it runs on nodes.
+"""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.rotation import (
+    DONE,
+    GO_ASIDE,
+    GO_BACK,
+    NO_STEP,
+    PREPARE,
+    RENEW,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import (
+    annotations_to_publish,
+    plan_kubespan_mesh,
+)
+from ansible_collections.multicluster.network.plugins.plugin_utils import node_part
+from conftest import SLOW
+from test_rotation import FILTERS, PODS, UNDERLAY, Pair, steady_rate
+
+MESH_ID = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="
+ULA = {"a": "fd7a:6197:edb7:2302:5054:ff:feaa:1", "b": "fd7a:6197:edb7:2302:5054:ff:feaa:2"}
+#: Without a change of any kind every packet between the addresses of a kind goes through the tunnel.
+KINDS = {"pods": PODS, "nodes": UNDERLAY, "mesh": ULA}
+ROTATIONS = 2 if SLOW > 1 else 1
+
+
+class KubespanPair(Pair):
+    """Two nodes of a KubeSpan mesh."""
+
+    def __init__(self, nodes, tmp_path, filters, implementation):
+        super().__init__(nodes, tmp_path, filters)
+        self.settings = {
+            host: {
+                "mesh_id": MESH_ID,
+                "mesh_secret": "AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=",
+                "mac": f"52:54:00:aa:00:0{number}",
+                "config": {"advertiseKubernetesNetworks": True},
+                "implementation": implementation,
+                "watcher": False,
+            }
+            for number, host in enumerate("ab", 1)
+        }
+
+    def mesh(self, listings, reports):
+        return plan_kubespan_mesh(self.fabric, listings, MESH_ID, reports)
+
+    def wish(self, host, mesh):
+        settings = self.settings[host]
+        devices = node_part.bypass(mesh, node_part.devices(mesh, host), settings)
+        return {
+            "devices": [dict(device, node=host) for device in devices],
+            "kubespan": node_part.kubespan_part(mesh, host, settings),
+        }
+
+    def to_publish(self, mesh):
+        announced = {host: result["kubespan"]["annotations"] for host, result in self.results.items()}
+        return annotations_to_publish(mesh, announced, None, self.keys)
+
+    def key(self, host):
+        return self.nodes[host].run("wg", "show", "kubespan", "public-key").strip()
+
+    def seen(self, host):
+        """What a second run must not change, without counters."""
+        node = self.nodes[host]
+        peers = [line.split("\t")[:5] for line in node.run("wg", "show", "all", "dump").splitlines()]
+        words = (["nft", "list", "ruleset"], ["ip", "route", "show", "table", "all"], ["ip", "address"])
+        return [sorted(peers), *(node.run(*row) for row in words)]
+
+
+@pytest.fixture(name="pair", params=["loose", pytest.param("none", marks=pytest.mark.takes_long)])
+def pair_fixture(request, two_nodes, implementation, tmp_path, wait_for):
+    filters = dict(FILTERS, none={"all": 0, "default": 0})[request.param]
+    pair = KubespanPair(two_nodes(UNDERLAY), tmp_path, filters, implementation)
+    for node in pair.nodes.values():
+        assert wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW)
+        node.run("ip", "route", "add", "default", "dev", "under")
+    pair.step(NO_STEP)
+    pair.step(NO_STEP)
+    return pair
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_new_keys_of_a_kubespan_mesh_lose_no_packet_and_break_no_stream(pair, kind):
+    pair.places = KINDS[kind]
+    rate, before = steady_rate(pair), {host: pair.key(host) for host in "ab"}
+    clean = {host: pair.device(host) for host in "ab"}
+    with pair.traffic(rate) as counted:
+        for step in (PREPARE, GO_ASIDE, RENEW, GO_BACK, DONE) * ROTATIONS:
+            pair.step(step)
+    print(f"{ROTATIONS} rotations: {counted}")
+    assert counted.lost == 0 and counted.broken == [] and counted.sent > 100, counted
+    for host, node in pair.nodes.items():
+        assert pair.key(host) != before[host] and pair.device(host) == clean[host] == ["kubespan"]
+        assert all(".rotation." not in name for name in pair.annotations[host])
+        for words in (
+            ("find", "/var/lib/multicluster-network"),
+            ("cat", "/var/lib/multicluster-network/pair/dataplane.json"),
+            ("ip", "route", "show", "table", "all"),
+            ("ip", "-6", "route", "show", "table", "all"),
+        ):
+            assert "wg-rotate" not in node.run(*words), words
+        assert ULA["a"] not in node.run("nft", "list", "ruleset") and ULA["b"] not in node.run("nft", "list", "ruleset")
+
+
+def test_packets_go_by_the_bypass_device_while_the_key_changes(pair):
+    """In the state in between the other end's key of the device is wrong, and the marks, the table and its rules are those of before."""
+    node = pair.nodes["a"]
+    rules = node.run("ip", "rule"), node.run("ip", "-6", "rule")
+    for step in (PREPARE, GO_ASIDE):
+        pair.step(step)
+    (name,) = [name for name in pair.device("a") if name != "kubespan"]
+    for mark, address, way in (
+        ("0x40", PODS["b"], name),
+        ("0x40", UNDERLAY["b"], name),
+        ("0x40", ULA["b"], name),
+        ("0x20", UNDERLAY["b"], "under"),
+        ("0x40", "203.0.113.9", "kubespan"),
+    ):
+        assert f"dev {way} " in node.run("ip", "route", "get", address, "mark", mark), (address, way)
+    shown = node.run("wg", "show", name)
+    assert "fwmark: 0x20" in shown and "preshared key: (hidden)" in shown
+    assert (node.run("ip", "rule"), node.run("ip", "-6", "rule")) == rules
+    before = {host: pair.seen(host) for host in "ab"}
+    pair.step(NO_STEP)  # as site, verify and a reconciler do
+    assert {host: pair.seen(host) for host in "ab"} == before
+
+
+def test_an_abandoned_rotation_of_a_kubespan_mesh_goes_back_without_loss(pair):
+    pair.places = UNDERLAY
+    rate, before = steady_rate(pair), {host: pair.key(host) for host in "ab"}
+    with pair.traffic(rate) as counted:
+        for step in (PREPARE, GO_ASIDE, GO_BACK, DONE):
+            pair.step(step)
+    assert counted.lost == 0 and counted.broken == [], counted
+    assert {host: pair.key(host) for host in "ab"} == before
+    assert {host: pair.device(host) for host in "ab"} == {"a": ["kubespan"], "b": ["kubespan"]}
+
+
+def test_a_change_that_nobody_confirms_is_taken_back_with_its_routes(pair, wait_for):
+    pair.step(PREPARE)
+    before = pair.seen("a")
+    mesh = pair.plan(GO_ASIDE)
+    wish = {"fabric": "pair", "node": "a", **pair.wish("a", mesh), "rollback_seconds": 2}
+    assert "transaction" in pair.nodes["a"].flow("dataplane", wish, False)
+    assert wait_for(lambda: pair.seen("a") == before, 60)
