@@ -68,10 +68,10 @@ def able(fabric, rate=RATE, seconds=20, **options):
     counted.nothing_lost()
 
 
-def first_mesh(fabric):
+def first_mesh(fabric, **variables):
     """The mesh as ``site`` makes it."""
     with roomy_sockets():
-        assert "all green" in fabric.play("site", variables=FAST).ok().out
+        assert "all green" in fabric.play("site", variables=dict(FAST, **variables)).ok().out
     fabric.all_reach()
 
 
@@ -91,10 +91,12 @@ def nothing_left(fabric):
     """Nothing of a rotation is on any node or Node."""
     for node in fabric.nodes:
         assert not [name for name in fabric.wireguard(node) if name.startswith("wg-rotate")]
-        assert "wg-rotate" not in fabric.sh(node, "ls", "/var/lib/semaphore-wireguard")
+        folders = "/var/lib/semaphore-wireguard /var/lib/multicluster-network"
+        assert "wg-rotate" not in fabric.sh(node, "sh", "-c", f"find {folders} 2>/dev/null; true")
         state = json.loads(fabric.sh(node, "cat", "/var/lib/multicluster-network/default/dataplane.json"))
-        assert "wg-rotate" not in json.dumps([state["devices"], state["key_files"]])
-        assert "wg-rotate" not in fabric.sh(node, "ip", "route", "show", "table", "all")
+        assert "wg-rotate" not in json.dumps([state["devices"], state["key_files"], state.get("kubespan")])
+        for family in ("-4", "-6"):
+            assert "wg-rotate" not in fabric.sh(node, "ip", family, "route", "show", "table", "all")
     for cluster in fabric.clusters:
         for node in (name for name in fabric.nodes if name.startswith(cluster)):
             assert not [key for key in fabric.annotations(cluster, node) if "rotation" in key]

@@ -12,6 +12,8 @@ import typing as t
 _PRESHARED = re.compile(r"\.[0-9a-f]{20}\.psk\Z")
 #: Devices of a Semaphore mesh and their bypass devices. Both prefixes have the same length, so what fits into 15 bytes does so with either.
 PREFIX, _BYPASS = "wireguard.", "wg-rotate."
+#: All of them, as a pattern.
+BYPASS_DEVICES = _BYPASS + "*"
 #: An address that both devices have while keys are rotated, and the device from then on. The kernel takes in packets by a device without an IPv4 address
 #: only where it would answer by that device, unless no reverse-path filter is on; with an address, loose mode is what it is called. Taking the last
 #: address of a device away would take its routes along. Its scope is the host, so that no packet has it as its source.
@@ -36,7 +38,7 @@ def other_end(device: str, seen: str) -> str:
     """The name that a tunnel has at its other end, where that is ``device`` or its bypass device. seen: the name at this end."""
     if not is_bypass(seen):
         return device
-    return bypass_device(device) if device.startswith(_DEVICE) else seen
+    return bypass_device(device) if device.startswith(PREFIX) else seen
 
 
 def same_tunnel(one: str | None, other: str) -> bool:

@@ -228,7 +228,7 @@ class NodeDataplane:
         if spec.kubespan and any(is_bypass(device.name) for device in spec.devices):
             from .kubespan import bypass
 
-            self.spec = spec = bypass.with_known_endpoints(spec)
+            self.spec = spec = bypass.as_the_device(spec)
         if any("sources" in raw for raw in spec.tables):
             from . import tables
 

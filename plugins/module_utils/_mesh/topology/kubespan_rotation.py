@@ -24,6 +24,9 @@ Data = dict[str, t.Any]
 #: Where nodes keep the files of a fabric.
 STATE_FOLDER = "/var/lib/multicluster-network"
 
+#: All members of a discovery service.
+MEMBERS = "discovery/*"
+
 
 def listen_port(mesh: MeshPlan, host: str) -> int:
     """The UDP port of a node's device, by what it announces first."""
@@ -113,10 +116,11 @@ def managed(mesh: MeshPlan) -> dict[str, str]:
 
 
 def unmanaged(mesh: MeshPlan) -> list[str]:
-    """``cluster/node`` of the members that are not."""
+    """``cluster/node`` of the members that are not; those of a discovery service are known to nodes alone."""
     known = managed(mesh)
     names = [f"{row['cluster']}/{row['node']}" for row in _span(mesh).affiliates if row.get("public_key")]
-    return sorted(name for name in names if name not in known)
+    found = sorted(name for name in names if name not in known)
+    return [*found, MEMBERS] if _span(mesh).members else found
 
 
 def keys(mesh: MeshPlan, host: str) -> list[str]:

@@ -1,6 +1,10 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the bypass device of a KubeSpan mesh finds its peers: a node may announce several endpoints, and the device knows the one that works."""
+"""What the bypass device of a KubeSpan mesh takes over from the device: the addresses that the node has by it, and where its peers are.
+
+A node may announce several endpoints, and the device knows the one that works. Without the addresses, what the node masquerades into the mesh would
+have another source, which may be none of those that its peers accept from it.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +18,23 @@ from ...._values.generations import is_bypass
 from .dataplane import layout_of
 
 
-def with_known_endpoints(spec: NodeSpec) -> NodeSpec:
-    """The wish with the peers of its bypass device at the addresses where the device of the mesh has them, at their own ports. Raises LinuxError."""
+def as_the_device(spec: NodeSpec) -> NodeSpec:
+    """The wish with what its bypass device takes over. Raises LinuxError."""
     given = spec.kubespan or {}
     name = layout_of(given.get("state") or given).device
     link = read_link(name)
     if link is None or not link["implementation"]:
         return spec
     live = read_device(name, link["implementation"]).peers
-    return spec._replace(devices=tuple(_placed(device, live) for device in spec.devices))
+    own = tuple(sorted(f"{address}/{128 if ':' in address else 32}" for address in map(_address, link["addresses"])))
+    return spec._replace(devices=tuple(_placed(device, live, own) for device in spec.devices))
 
 
-def _placed(device: NodeDevice, live: t.Mapping[str, LivePeer]) -> NodeDevice:
+def _address(text: str) -> str:
+    return text.partition("/")[0]
+
+
+def _placed(device: NodeDevice, live: t.Mapping[str, LivePeer], own: tuple[str, ...]) -> NodeDevice:
     if not is_bypass(device.name):
         return device
     hosts = {
@@ -34,6 +43,7 @@ def _placed(device: NodeDevice, live: t.Mapping[str, LivePeer]) -> NodeDevice:
         if row.endpoint and row.last_handshake
         for cidr in row.allowed_ips
     }
+    device = device._replace(wireguard=device.wireguard._replace(addresses=own))
     return device.with_peers([_at(peer, hosts) for peer in device.peers])
 
 

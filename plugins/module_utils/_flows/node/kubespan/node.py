@@ -23,6 +23,7 @@ from ...._mesh.kubespan.generations import Generation, Layout, generation, make_
 from ...._mesh.kubespan.identity import choose_mac, make_node_id, mesh_address, mesh_subnet
 from ...._mesh.kubespan.peers import Mesh, Peer, peers_of
 from ...._plan.plan import Pending, Plan
+from ...._values.generations import BYPASS_DEVICES
 from ...._values.keys import fingerprint
 from ...._values.prefix_sets import address_text
 from ...._values.refused import ValueRefused
@@ -96,7 +97,7 @@ def affiliate_of(
         cluster_networks=inputs.get("cluster_networks") or (),
         pod_cidrs=inputs.get("pod_cidrs") or (),
         more=inputs.get("networks") or (),
-        exclude_interfaces=sorted({*(inputs.get("exclude_interfaces") or ()), layout.device}),
+        exclude_interfaces=sorted({*(inputs.get("exclude_interfaces") or ()), layout.device, BYPASS_DEVICES}),
         exclude=inputs.get("exclude_addresses") or (),
         balanced=inputs.get("balanced") or (),
         own=inputs.get("own_addresses") or (),

@@ -364,7 +364,7 @@ def test_nothing_is_in_the_way_of_a_fabric_that_is_all_managed() -> None:
         (planned(), ["nobody"], None, "unknown_host"),
         (planned(), ["aws-1"], {"aws-1"}, "outside_limit"),
         (planned(without=["gcp-2"]), ["aws-1"], None, "in_place"),
-        (MeshPlan(mode="kubespan"), ["aws-1"], None, "mode_unsupported"),
+        (MeshPlan(mode="kubespan"), ["aws-1"], None, "no_annotations"),
     ],
 )
 def test_what_would_lose_packets_is_refused(mesh: t.Any, hosts: list[str], limited: t.Any, reason: str) -> None:
