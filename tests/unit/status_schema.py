@@ -9,7 +9,7 @@ import functools
 import json
 import pathlib
 
-import jsonschema  # molecule and ansible-lint bring it
+import jsonschema
 
 FILE = pathlib.Path(__file__).resolve().parents[2] / "extensions" / "monitoring" / "fabric-status.schema.json"
 #: Of longer lists, so many rows of either end are checked: those of one fabric are alike.

@@ -12,7 +12,7 @@ import pathlib
 import re
 import typing as t
 
-import jsonschema  # ansible-lint brings it
+import jsonschema
 import pytest
 import yaml
 from ansible_collections.multicluster.network.plugins.module_utils._status import prometheus
