@@ -12,9 +12,11 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import termios
+import time
 import typing as t
 
 #: Colours alone; any other escape sequence would move the cursor or change the terminal.
@@ -66,3 +68,50 @@ def run(command: t.Sequence[str], columns: int = 80, seconds: float = 300.0, **k
                 break
             found += part
     return Screen(process.wait(timeout=seconds), found.decode("utf-8", "replace"))
+
+
+def session(
+    command: t.Sequence[str],
+    columns: int,
+    steps: t.Sequence[tuple[str, bytes]],
+    seconds: float = 300.0,
+    **kwargs: t.Any,
+) -> tuple[Screen, bool]:
+    """Run a program on a pty that controls it, as a shell does, so that Ctrl-C reaches it. Returns what it wrote, and whether the terminal's modes are
+    as they were.
+
+    steps: (pattern, keys): when what it wrote since the step before matches, the keys are typed; none of them within ``seconds`` is an error.
+    """
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    modes = termios.tcgetattr(follower)
+    environment = dict(kwargs.pop("env", os.environ), TERM="xterm-256color")
+    for name in ("ANSIBLE_NOCOLOR", "NO_COLOR", "ANSIBLE_FORCE_COLOR", "COLUMNS", "LINES"):
+        environment.pop(name, None)
+    process = subprocess.Popen(
+        ["setsid", "--ctty", *command],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=environment,
+        **kwargs,
+    )
+    found, place, left, end = bytearray(), 0, list(steps), time.monotonic() + seconds
+    try:
+        while process.poll() is None or select.select([leader], [], [], 0)[0]:
+            if select.select([leader], [], [], 0.1)[0]:
+                found += os.read(leader, 65536)
+            match = re.search(left[0][0].encode(), bytes(found[place:])) if left else None
+            if match:
+                place += match.end()
+                os.write(leader, left.pop(0)[1])
+            if time.monotonic() > end:
+                raise AssertionError(f"{left[:1]} did not come: {found.decode('utf-8', 'replace')[-4000:]}")
+        same = termios.tcgetattr(follower) == modes
+    finally:
+        if process.poll() is None:
+            process.kill()
+        status = process.wait()
+        os.close(follower)
+        os.close(leader)
+    return Screen(status, found.decode("utf-8", "replace")), same

@@ -19,8 +19,15 @@ _FAILURE_HEADS = ("NEXT FAILURE", "PAIRS", "SERVICES", "WITHOUT ENDPOINT")
 _HEADS = ("CLUSTER", "NODES", "POD RANGES", "TUNNELS", "SERVICES", "ADDRESSES", "OLDEST KEY", "VERDICT")
 
 
-def lines(document: Data, files: t.Mapping[str, str]) -> list[str]:
-    """document: of model.build; files: {option: path} of what was written. First what the fabric is, last what to do."""
+#: Columns that a narrow terminal goes without, the first of them first.
+_SPARED = ("POD RANGES", "OLDEST KEY", "ADDRESSES", "SERVICES")
+
+
+def lines(document: Data, files: t.Mapping[str, str], columns: int = 0) -> list[str]:
+    """document: of model.build; files: {option: path} of what was written. First what the fabric is, last what to do.
+
+    columns: how wide the terminal is, so that the table of clusters fits; 0: the whole table.
+    """
     given = document["verdict"]
     reasons = [*one_for_all(given["broken"]), *one_for_all(given["unproven"], given["broken"])]
     count = given["counts"]["broken"] or given["counts"]["unproven"]
@@ -31,7 +38,7 @@ def lines(document: Data, files: t.Mapping[str, str]) -> list[str]:
     rows.sort(key=lambda row: (_ORDER.get(row[-1], 1), row[0]))
     texts = [f"fabric {document['fabric']}: {headline}"]
     texts += [scope_line(document["scope"])] if document["scope"]["limit"] else []
-    texts += table([_HEADS, *rows[:ROWS]]).splitlines() if rows else []
+    texts += _fitting([_HEADS, *rows[:ROWS]], columns).splitlines() if rows else []
     texts += [f"{len(rows) - ROWS:,} more clusters"] if len(rows) > ROWS else []
     texts += _next_failure(document.get("next_failure") or {})
     texts += _rotations(document) + _preshared(document)
@@ -42,6 +49,18 @@ def lines(document: Data, files: t.Mapping[str, str]) -> list[str]:
     where = files.get("page") or files.get("document")
     texts += [f"the rest: {where}"] if where else []
     return texts if given["value"] == PROVEN else [*texts, "next: fix what is named, and run status again"]
+
+
+def _fitting(rows: t.Sequence[t.Sequence[str]], columns: int) -> str:
+    """A table without those of the spared columns for which a terminal has no room."""
+    text = table(rows)
+    for name in _SPARED:
+        if not columns or max(map(len, text.splitlines())) <= columns:
+            break
+        place = list(rows[0]).index(name)
+        rows = [(*row[:place], *row[place + 1 :]) for row in rows]
+        text = table(rows)
+    return text
 
 
 def _next_failure(given: Data) -> list[str]:
