@@ -157,3 +157,19 @@ def test_the_glossary_has_every_word_of_the_first_examples():
     for capability in table["variables"]["multicluster_capabilities"]["choices"]:
         assert f"``{capability}``" in text, capability
     assert terms == sorted(terms, key=str.lower), "in the order of the alphabet"
+
+
+#: Of the collection itself: releases that nobody has, and versions before the first one.
+PAST = re.compile(
+    r"\b(?:earlier|former|older|previous) (?:releases?|versions?) (?:of (?:this|the) collection|called|wrote|had)\b|from an earlier release|"
+    r"\b[Vv]ersion 0\.\d+\.\d+ (?:of (?:this|the) collection|passed)"
+)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*PAGES, *sorted(ROOT.glob("roles/*/meta/argument_specs.yml")), *sorted(ROOT.glob("plugins/modules/*.py"))],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_no_text_names_a_release_before_the_first(path):
+    assert PAST.findall(" ".join(path.read_text("utf-8").split())) == []
