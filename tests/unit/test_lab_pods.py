@@ -180,6 +180,13 @@ def test_cgroup_hierarchies_are_chosen_again_by_what_distinguishes_them():
     ]
 
 
+def test_a_hierarchy_that_a_chroot_mounts_once_more_counts_once():
+    """Its second mount below a node's runtime would be refused as busy, and the runtime die."""
+    once = "cgroup {0}/cpu cgroup rw,relatime,cpu 0 0\ncgroup2 {0}/unified cgroup2 rw,relatime 0 0\n"
+    mounts = once.format("/sys/fs/cgroup") + once.format("/other/sys/fs/cgroup")
+    assert cgroups.hierarchies(mounts) == cgroups.hierarchies(once.format("/sys/fs/cgroup"))
+
+
 def test_containerd_finds_its_own_runtime_and_pulls_no_sandbox():
     tomllib = pytest.importorskip("tomllib")
     settings = tomllib.loads(pod_runtime.containerd_configuration())

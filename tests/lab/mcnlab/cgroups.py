@@ -39,18 +39,22 @@ def unified() -> pathlib.Path:
 
 
 def hierarchies(mounts: str | None = None) -> list[dict[str, str]]:
-    """Every hierarchy that the machine mounts, as ``{folder, type, options}``; the options are those that choose it in another mount."""
+    """Every hierarchy that the machine mounts, as ``{folder, type, options}``; the options are those that choose it in another mount.
+
+    Where one is mounted twice, as by a chroot with a /sys of its own, the first counts.
+    """
     text = pathlib.Path("/proc/self/mounts").read_text() if mounts is None else mounts
-    found = {}
+    mounted: dict[str, tuple[str, str]] = {}
     for fields in (line.split() for line in text.splitlines()):
         if fields[2] in ("cgroup", "cgroup2"):
             chosen = [word for word in fields[3].split(",") if word in CONTROLLERS or word.startswith("name=")]
-            found[fields[1]] = {
-                "folder": fields[1],
-                "type": fields[2],
-                "options": ",".join(chosen) if fields[2] == "cgroup" else "",
-            }
-    return [found[folder] for folder in sorted(found)]
+            options = ",".join(chosen) if fields[2] == "cgroup" else ""
+            mounted[fields[1]] = (fields[2], options)
+    chosen_at: dict[tuple[str, str], str] = {}
+    for folder, which in mounted.items():
+        chosen_at.setdefault(which, folder)
+    rows = [{"folder": folder, "type": which[0], "options": which[1]} for which, folder in chosen_at.items()]
+    return sorted(rows, key=lambda row: row["folder"])
 
 
 def remove(pattern: str) -> None:
