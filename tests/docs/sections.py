@@ -23,12 +23,23 @@ _NAMES = {
     "Inventory Plugins": "Inventory",
 }
 #: In the page itself the headings say the same.
+PICTURE = """
+.. image:: docsite/images/what_it_does.svg
+    :alt: Two clusters with encrypted tunnels between all of their nodes, and a Service of the one with a name in the other, from one inventory
+    :width: 100%
+
+Pods and Services of several Kubernetes clusters reach each other as if they were in one. Begin with
+:ref:`{0}guide_comparison>`, :ref:`{1}guide_start>`, or the page of your distribution below.
+""".format(
+    "is it for me? <ansible_collections.multicluster.network.docsite.",
+    "the first steps <ansible_collections.multicluster.network.docsite.",
+)
 _STYLE = "\n.. raw:: html\n\n    <style>.toctree-wrapper > p.caption { display: none }</style>\n"
 
 
 def with_sections(text: str) -> str:
-    """The index with its own title, a caption for each list of pages, and the changelog last."""
-    text = re.sub(r"(?m)^Multicluster\.Network\n=+$", f"{TITLE}\n{'=' * len(TITLE)}", text, count=1)
+    """The index with its own title and picture, a caption for each list of pages, and the changelog last."""
+    text = re.sub(r"(?m)^Multicluster\.Network\n=+$", f"{TITLE}\n{'=' * len(TITLE)}\n{PICTURE}", text, count=1)
     text = re.sub(r"(?m)^\.\. toctree::\n {4}:maxdepth: 1\n\n(?=\S|\Z)", "", text)  # one that lists nothing
     changelog = re.search(r"(?ms)^\.\. _changelog_section_for.*?^Changelog\n-+\n.*?(?=^\S[^\n]*\n-{3,}$)", text)
     if changelog:

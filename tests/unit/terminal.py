@@ -88,8 +88,9 @@ def session(
     environment = dict(kwargs.pop("env", os.environ), TERM="xterm-256color")
     for name in ("ANSIBLE_NOCOLOR", "NO_COLOR", "ANSIBLE_FORCE_COLOR", "COLUMNS", "LINES"):
         environment.pop(name, None)
+    # a test that runs in the background of a script would ignore Ctrl-C, and with it all that it starts
     process = subprocess.Popen(
-        ["setsid", "--ctty", *command],
+        ["setsid", "--ctty", "env", "--default-signal=INT", *command],
         stdin=follower,
         stdout=follower,
         stderr=follower,
