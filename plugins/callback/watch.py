@@ -55,7 +55,8 @@ from ansible_collections.multicluster.network.plugins.plugin_utils import watch_
 
 PLAYBOOK = "status"
 #: Another screen without a cursor, and back.
-_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J", "\x1b[?25h\x1b[?1049l"
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[H\x1b[2J"
+_LEAVE = "\x1b[?25h\x1b[?1049l"
 #: How often keys, the size of the terminal and the end of a run are looked for, in seconds.
 _TICK = 0.2
 #: Seconds that a run has to end after SIGTERM.

@@ -11,6 +11,7 @@ import pathlib
 import re
 
 import pytest
+import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 spec = importlib.util.spec_from_file_location("release_version", ROOT / "tests" / "release" / "version.py")
@@ -82,3 +83,15 @@ def test_every_plugin_came_with_this_version_or_an_earlier_one():
         if [int(part) for part in found.split(".")] > [int(part) for part in core.split(".")]
     ]
     assert not later
+
+
+def test_the_first_release_has_no_fixes_of_what_nobody_had():
+    """Sections that compare with a release; from the first one on, fragments may have all."""
+    if (ROOT / "changelogs" / "changelog.yaml").exists():
+        return
+    compared = ("bugfixes", "breaking_changes", "deprecated_features", "removed_features", "security_fixes")
+    fragments = sorted((ROOT / "changelogs" / "fragments").glob("*.yml"))
+    assert fragments
+    assert {
+        path.name: name for path in fragments for name in compared if name in yaml.safe_load(path.read_text("utf-8"))
+    } == {}
