@@ -85,7 +85,7 @@ def expected(document):
     for row in document["nodes"]:
         found.update(
             (f"node.{row['host']}.{name}", row[name])
-            for name in ("up", "peers", "unknown", "oldest", "rx", "tx", "routes")
+            for name in ("up", "peers", "unknown", "oldest", "key_age", "rx", "tx", "routes")
         )
     for row in document["tunnels"]:
         found.update(
