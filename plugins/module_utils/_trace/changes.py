@@ -24,6 +24,8 @@ KINDS = (LOST, RISKED, BROKEN, MOVED, GAINED)
 STOPPING = (LOST, RISKED)
 #: Lines of the screen.
 MOST_LINES = 10
+#: A way that stays by a device of the other mode of the mesh.
+MODE_CHANGED = "mode_changed"
 #: Each node decides, or nobody knows: only what a node reports counts.
 _OPEN = frozenset((UNREAD, causes.KEYS_SHARED))
 
@@ -173,7 +175,7 @@ class Changes:
         if not change.any:
             before = after
         elif change.created:
-            before = False
+            before = self._by_other_mode(rows, there.cluster)
         else:
             before = all(
                 (kept or change.held(pod, self._planned(here.cluster, there), open_=cause in _OPEN))
@@ -181,7 +183,16 @@ class Changes:
                 for pod in there.pods
             )
         risk = self._risk(here.cluster, target, device, rows)
-        return _Way(before, after, cause, change.moved(there.pods) if before and after else "", risk)
+        moved = MODE_CHANGED if change.created else change.moved(there.pods)
+        return _Way(before, after, cause, moved if before and after else "", risk)
+
+    def _by_other_mode(self, rows: PathRows, remote: str) -> bool:
+        """Whether a device of the other mode of the mesh, which goes, leads to a cluster."""
+        return rows.goes("wireguard." + remote if self.pairs.whole else "kubespan")
+
+    def is_new(self, host: str, remote: str) -> bool:
+        """Whether the device to a cluster comes with this run."""
+        return self._rows[host].of(self.device(self.pairs.seats[host].cluster, remote)).created
 
     def _risk(self, local: str, target: str, device: str, rows: PathRows) -> str:
         risk = self.risks.of_pair(local, target, device in rows.new_keys())

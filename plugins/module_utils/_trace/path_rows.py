@@ -98,6 +98,10 @@ class PathRows:
             )
         return self._made[device]
 
+    def goes(self, device: str) -> bool:
+        """Whether a device is there that goes."""
+        return (self.links.get(device) or {}).get("action") == "delete"
+
     def new_keys(self) -> frozenset[str]:
         """Devices that stay and get another key."""
         if self._new_keys is None:

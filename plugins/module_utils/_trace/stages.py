@@ -14,12 +14,14 @@ import typing as t
 from .._mesh.semaphore.annotations import key_of
 from .changes import Changes, Data
 
-#: Others reject a node with a new key until they know it; packets to another port are lost until others know that.
-KEY_NEW, PORT_NEW = "key_new", "port_new"
+#: Others reject a node with a new key until they know it; packets to another port are lost until others know that; each node leaves the former mode of
+#: the mesh for the new one when it is called.
+KEY_NEW, PORT_NEW, MODE_NEW = "key_new", "port_new", "mode_new"
 FIRST_CALL, SECOND_CALL = "the first call", "the second call"
 _MESSAGES = {
     KEY_NEW: "the key of {0} is new, and others know it when it is published; rotate_keys changes keys without that",
     PORT_NEW: "{0} listens at another port",
+    MODE_NEW: "{0} leaves the former mode of the mesh",
 }
 MOST_LINES = 5
 #: A run that writes confirms each change by a call of its own, so it takes at most so many times what comparing the same nodes takes.
@@ -62,6 +64,8 @@ class Gap(t.NamedTuple):
 def gap_of(changes: Changes, one: str, other: str) -> Gap | None:
     """The gap of a pair that has a path before and after; None where it has one all the time."""
     both = ((one, other), (other, one))
+    if any(changes.is_new(host, changes.pairs.seats[peer].cluster) for host, peer in both):
+        return Gap(MODE_NEW, one, other, (one, other), SECOND_CALL, (one, other))
     keys = [ends for ends in both if _has_new_key(changes, *ends)]
     ports = [ends for ends in both if _has_new_port(changes, *ends)]
     if keys:

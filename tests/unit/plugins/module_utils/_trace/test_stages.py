@@ -17,6 +17,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.pa
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan, reconcile
 from ansible_collections.multicluster.network.plugins.module_utils._trace import changes, stages
+from test_lost_pairs import fabric
 
 Data = dict[str, t.Any]
 DOMAIN = "wireguard.semaphore.uw.io"
@@ -172,6 +173,41 @@ def test_a_gap_is_at_most_as_long_as_its_steps_of_the_run(end, expected):
     assert {row["seconds"] for row in rows} == {expected}
     assert stages.lines(rows)[0].startswith(f"without a path for at most {expected} s 1 pair [")
     assert stages.lines(stages.gaps(found))[0].startswith("without a path for a while 1 pair [")
+
+
+@pytest.mark.parametrize(
+    ("mode", "goes", "comes"), [("kubespan", "wireguard.{0}", "kubespan"), (None, "kubespan", "wireguard.{0}")]
+)
+def test_another_mode_of_the_mesh_moves_pairs_with_a_gap(mode, goes, comes):
+    whole = fabric({"a": 1, "b": 2})
+    side = {"mtu": 1420, "listen_port": PORT, "public_key": "k"}
+    if mode:
+        rows = [
+            {
+                "node_id": host,
+                "cluster": node["cluster"],
+                "node": node["node_name"],
+                "public_key": host,
+                "kubespan_address": f"fd00:77::{number}",
+                "additional_addresses": node["pod_cidrs"],
+            }
+            for number, (host, node) in enumerate(whole["nodes"].items(), 1)
+        ]
+        whole.update(mode=mode, kubespan={"subnet": "fd00:77::/64", "affiliates": rows}, clusters={"a": {}, "b": {}})
+    paths = {}
+    for host, node in whole["nodes"].items():
+        other = "b" if node["cluster"] == "a" else "a"
+        links = {
+            goes.format(other): {"action": "delete", "before": side, "after": None},
+            comes.format(other): {"action": "create", "before": None, "after": side},
+        }
+        paths[host] = {"links": links, "peers": [], "routes": []}
+    found = changes.Changes(MeshPlan.from_json(whole), paths)
+    moved = [row for row in found.classes() if row["kind"] == changes.MOVED]
+    assert [(row["class"], row["pairs"]) for row in moved] == [("mode_changed/a/b", 2)]
+    assert [(row["cause"], row["pairs"], row["ends"].split()[1]) for row in stages.gaps(found)] == [
+        (stages.MODE_NEW, 2, "second")
+    ]
 
 
 def test_one_call_before_the_first_write_shows_how_long_the_whole_takes():
