@@ -21,6 +21,7 @@ import pytest
 import yaml
 from counted_traffic import counted_traffic, packets_first, processes_alongside, roomy_sockets, wireguard_go
 from rotation_lab import FAST, RATE, leaders, pods_of
+from test_kubespan import MESH
 
 CASES = int(os.environ.get("MCN_WHAT_IF_CASES", "100"))
 FIRST = int(os.environ.get("MCN_WHAT_IF_FROM", "0"))
@@ -224,3 +225,26 @@ def check_flow(case, pair, rows, times, said):
     elif rows:
         assert rows[0][0] >= begin and rows[-1][1] <= end + SETTLED, about
         assert rows[-1][1] - rows[0][0] <= longest(said, case.gap(pair)), (about, said["stages"])
+
+
+@pytest.mark.parametrize("mesh", [MESH, {}], ids=["kubespan", "semaphore"])
+def test_packets_agree_with_what_was_said_of_another_mode_of_the_mesh(cases, mesh, tmp_path):
+    fabric, plan = cases.fabric, tmp_path / "plan.json"
+    cases.state.narrow = dict.fromkeys(CLUSTERS, 0)
+    inventory = cases.inventory(cases.state)
+    if mesh:
+        fabric.play("mesh", inventory=inventory, variables=RUNNING).ok()
+    fabric.play("mesh", "--check", inventory=inventory, variables=dict(RUNNING, **mesh, mesh_plan_file=str(plan))).ok()
+    said = json.loads(plan.read_text())["reachability"]
+    between = [row for row in said["stages"] if row["cause"] == "mode_new"]
+    assert sum(row["pairs"] for row in between) == 4, (said["stages"], said["classes"])
+    with cases.traffic() as counted:
+        begin = time.monotonic()
+        fabric.play("mesh", inventory=inventory, variables=dict(RUNNING, **mesh)).ok()
+        end = time.monotonic()
+        time.sleep(SETTLED + AFTER)
+    for ends, rows in counted.gaps.items():
+        about = (ends, [(round(one - begin, 2), round(two - begin, 2), count) for one, two, count in rows], end - begin)
+        assert rows and rows[0][0] >= begin and rows[-1][1] <= end + SETTLED, about
+        assert rows[-1][1] - rows[0][0] <= longest(said, "mode_new"), (about, said["stages"])
+    fabric.ran(f"{mesh.get('multicluster_mesh', 'semaphore')}: {counted}")
