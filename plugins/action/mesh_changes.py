@@ -17,7 +17,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_pl
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
 from ansible_collections.multicluster.network.plugins.module_utils._status.model import moment
 from ansible_collections.multicluster.network.plugins.module_utils._trace import losses, stages
-from ansible_collections.multicluster.network.plugins.module_utils._trace.changes import Changes, judged
+from ansible_collections.multicluster.network.plugins.module_utils._trace.changes import MOST_LINES, Changes, judged
 from ansible_collections.multicluster.network.plugins.module_utils._trace.risks import Risks
 from ansible_collections.multicluster.network.plugins.module_utils._values.gc_pause import gc_paused
 from ansible_collections.multicluster.network.plugins.plugin_utils import limit
@@ -62,7 +62,9 @@ class _Changes(ActionBase):
             classes = changes.classes()
             gaps = stages.gaps(changes, _measured(hostvars.context, variables, len(hosts) if judges else 0))
             fabric = changes.fabric() if options["page"] else {}
-        reach = judged(classes, unread, options["max_lost_pairs"], options["confirm_lost"])
+        more = stages.lines(gaps)
+        room = MOST_LINES - len(more)
+        reach = judged(classes, unread, options["max_lost_pairs"], options["confirm_lost"], room)
         reach.update(stages=gaps)
         _keep(options["plan_file"], reach)
         if options["page"]:
@@ -72,7 +74,7 @@ class _Changes(ActionBase):
         result.update(changed=False, reachability=reach)
         if judges and reach["stops"]:
             return dict(result, failed=True, msg=reach["message"])
-        shown = stages.lines(gaps) if judges else [*reach["lines"], *stages.lines(gaps)]
+        shown = more if judges else [*reach["lines"], *more]
         if shown:
             result.update(msg=shown, _ansible_verbose_always=True)
         return result

@@ -278,10 +278,16 @@ def _refusals(mesh: MeshPlan) -> dict[tuple[str, str], tuple[str, str]]:
     return found
 
 
-def judged(rows: t.Sequence[Data], unread: t.Sequence[str], most: int, confirmed: t.Collection[str]) -> Data:
+def judged(
+    rows: t.Sequence[Data],
+    unread: t.Sequence[str],
+    most: int,
+    confirmed: t.Collection[str],
+    room: int = MOST_LINES,
+) -> Data:
     """What a result has: {lost, risked, still_broken, moved, gained, classes, unproven, stops: [class], lines, message}.
 
-    most: pairs that a run may lose or risk without confirmation, negative for any number; confirmed: names of classes.
+    most: pairs that a run may lose or risk without confirmation, negative for any number; confirmed: names of classes; room: lines of the screen.
     """
     counts = {kind.replace(" ", "_"): sum(row["pairs"] for row in rows if row["kind"] == kind) for kind in KINDS}
     over = [row for row in rows if row["kind"] in STOPPING and row["class"] not in confirmed]
@@ -297,7 +303,7 @@ def judged(rows: t.Sequence[Data], unread: t.Sequence[str], most: int, confirmed
         found["message"] = text.format(
             losing, risking, most, shown, ", ".join(f'"{name}"' for name in stops[:MOST_LINES])
         )
-    found["lines"] = lines(rows, unread, bool(stops))
+    found["lines"] = lines(rows, unread, bool(stops), room)
     return found
 
 
@@ -309,15 +315,15 @@ def line(row: t.Mapping[str, t.Any]) -> str:
     return f"{row['kind']} {pairs} [{row['class']}], {row['example']['from']} to {row['example']['to']}{hop}{why}"
 
 
-def lines(rows: t.Sequence[Data], unread: t.Sequence[str], stops: bool) -> list[str]:
-    """At most MOST_LINES, the worst class first; none where nothing changes."""
+def lines(rows: t.Sequence[Data], unread: t.Sequence[str], stops: bool, most: int = MOST_LINES) -> list[str]:
+    """At most so many, the worst class first; none where nothing changes."""
     more = []
     if unread:
         names = ", ".join(unread[:5]) + (f" and {len(unread) - 5} more" if len(unread) > 5 else "")
         more.append(f"not proven: {names} could not be compared")
     if stops:
         more.append("a run stops before its first write, see mesh_max_lost_pairs and mesh_confirm_lost")
-    room = MOST_LINES - len(more)
+    room = most - len(more)
     shown = list(map(line, rows[:room]))
     if len(rows) > room:
         shown[-1] = f"{len(rows) - room + 1} more classes are in the plan file and in the result"

@@ -289,6 +289,8 @@ def test_the_screen_has_ten_lines_and_the_worst_first():
     assert len(found["lines"]) == changes.MOST_LINES
     assert found["lines"][0].startswith("lost 1 pair [cause1/a/b], a-0 to b-0")
     assert found["stops"] == [f"cause{number}/a/b" for number in range(2, 9)]
+    less = changes.judged(rows, ["x"], 0, [], room=6)["lines"]
+    assert len(less) == 6 and less[-3:-2] == ["13 more classes are in the plan file and in the result"]
     assert changes.judged(rows, [], 35, ["cause1/a/b"])["stops"] == []
     assert changes.judged(rows, [], -1, [])["stops"] == []
 
