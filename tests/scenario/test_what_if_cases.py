@@ -23,7 +23,7 @@ from counted_traffic import counted_traffic, packets_first, processes_alongside,
 from rotation_lab import FAST, RATE, leaders, pods_of
 from test_kubespan import MESH
 
-CASES = 22
+CASES = int(os.environ.get("MCN_WHAT_IF_CASES", "100"))
 FIRST = int(os.environ.get("MCN_WHAT_IF_FROM", "0"))
 #: A run that a test waits for has ended this many seconds after what it does to packets, at most; and how long is watched then.
 SETTLED, AFTER = 1.0, 2.5

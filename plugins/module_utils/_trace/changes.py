@@ -162,6 +162,8 @@ class Changes:
             return _Way(True, True, "", "", "")
         cause = self.pairs.found.get((here.cluster, target), "")
         device, rows = self.device(here.cluster, there.cluster), self._rows[source]
+        if self.pairs.whole and cause == causes.PEER_MISSING and self._rows[target].of(device).created:
+            cause = ""  # its key is known when it is made, and published then
         change = rows.of(device)
         if not change.any and not rows.kept:
             stays = not cause or cause in _OPEN

@@ -178,7 +178,8 @@ def test_a_gap_is_at_most_as_long_as_its_steps_of_the_run(end, expected):
 @pytest.mark.parametrize(
     ("mode", "goes", "comes"), [("kubespan", "wireguard.{0}", "kubespan"), (None, "kubespan", "wireguard.{0}")]
 )
-def test_another_mode_of_the_mesh_moves_pairs_with_a_gap(mode, goes, comes):
+@pytest.mark.parametrize("published", [True, False])
+def test_another_mode_of_the_mesh_moves_pairs_with_a_gap(mode, goes, comes, published):
     whole = fabric({"a": 1, "b": 2})
     side = {"mtu": 1420, "listen_port": PORT, "public_key": "k"}
     if mode:
@@ -193,7 +194,8 @@ def test_another_mode_of_the_mesh_moves_pairs_with_a_gap(mode, goes, comes):
             }
             for number, (host, node) in enumerate(whole["nodes"].items(), 1)
         ]
-        whole.update(mode=mode, kubespan={"subnet": "fd00:77::/64", "affiliates": rows}, clusters={"a": {}, "b": {}})
+        part = {"subnet": "fd00:77::/64", "affiliates": rows if published else []}
+        whole.update(mode=mode, kubespan=part, clusters={"a": {}, "b": {}})
     paths = {}
     for host, node in whole["nodes"].items():
         other = "b" if node["cluster"] == "a" else "a"
