@@ -92,7 +92,7 @@ class Case:
             {node for node in self.keys if not self.before.outside(node) and not self.after.outside(node)}
         )
         self.what += [f"new key of {node}" for node in self.keys]
-        #: the cluster to which packets go alone; None for both. Who hears nothing learns no new port of the other end.
+        #: the cluster to which packets go alone; None for both. A node that receives nothing learns no new port of the other end.
         self.to = chance.choice((None, *CLUSTERS))
         self.pairs = [(one, two) for one, two in itertools.product(nodes, nodes) if one[:3] < two[:3]]
 
