@@ -371,22 +371,22 @@ def both(row):
     return row["controller"] + row["nodes"]
 
 
-def compared(nodes, ours, others):
+def compared(nodes, with_it, without):
     """(ratio, what it is) of unchanged runs with and without the comparison.
 
     Nodes do the same in both, which is checked: what theirs differ in is the machine's other work, so the mean of both counts.
     """
-    same = {(row["modules"], row["results"], row["requests"]) for row in (*ours, *others)}
+    same = {(row["modules"], row["results"], row["requests"]) for row in (*with_it, *without)}
     if len(same) != 1:
         raise SystemExit(
             f"the runs with and without the comparison of {nodes} nodes do not do the same on them: {sorted(same)}"
         )
-    work = statistics.fmean(row["nodes"] for row in (*ours, *others))
+    work = statistics.fmean(row["nodes"] for row in (*with_it, *without))
     ratio, raw = (
-        statistics.fmean(map(of, ours)) / statistics.fmean(map(of, others))
+        statistics.fmean(map(of, with_it)) / statistics.fmean(map(of, without))
         for of in (lambda row: row["controller"] + work, both)
     )
-    text = f"unchanged site of {nodes} compared with one without the comparison, {len(ours)} rounds ({raw:.3f} with the nodes' own seconds)"
+    text = f"unchanged site of {nodes} compared with one without the comparison, {len(with_it)} rounds ({raw:.3f} with the nodes' own seconds)"
     return ratio, text
 
 
