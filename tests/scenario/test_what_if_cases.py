@@ -198,7 +198,8 @@ def test_packets_agree_with_what_was_said(cases, number, tmp_path):
             check_flow(case, pair, rows, (begin, end, over), said)
         rows = [row for rows in seen for row in rows]
         cause = case.gap(pair)
-        if cause == SECOND_CALL:
+        # who gets a new key goes on receiving in its former session, and sends nothing in it
+        if cause == SECOND_CALL and any(node[:3] != case.to for node in case.keys if node in pair):
             assert rows, (pair, "a gap that was said was not seen", case.what)
         if cause:
             seconds = max((two for _one, two, _count in rows), default=0) - min(
