@@ -152,3 +152,17 @@ def test_a_change_that_nobody_confirms_is_taken_back_with_its_routes(pair, wait_
     wish = {"fabric": "pair", "node": "a", **pair.wish("a", mesh), "rollback_seconds": 2}
     assert "transaction" in pair.nodes["a"].flow("dataplane", wish, False)
     assert wait_for(lambda: pair.seen("a") == before, 60)
+
+
+def test_no_peer_is_bypassed_while_its_key_changes(pair):
+    """With allowDownPeerBypass packets to a peer without a handshake go past the tunnel, and one with a new key has had none yet."""
+    for settings in pair.settings.values():
+        settings["config"] = dict(settings["config"], allowDownPeerBypass=True)
+    marked = ("nft", "list", "set", "inet", "talos_kubespan", "kubespan_targets_ipv4")
+    pair.step(NO_STEP)
+    assert UNDERLAY["b"] not in pair.nodes["a"].run(*marked)  # no watcher knows that the peer is up
+    for step in (PREPARE, GO_ASIDE, RENEW, GO_BACK):
+        pair.step(step)
+        assert UNDERLAY["b"] in pair.nodes["a"].run(*marked), step
+    pair.step(DONE)
+    assert UNDERLAY["b"] not in pair.nodes["a"].run(*marked)

@@ -100,6 +100,8 @@ def test_a_controller_that_is_killed_loses_nothing_and_the_next_run_ends_the_rot
         assert "all green" in fabric.play("site", variables=dict(FAST, **MESH)).ok().out
         assert all(aside(fabric, node) for node in fabric.nodes)
         assert "keys are being rotated" in fabric.play("status", variables=dict(FAST, **MESH)).out
+        traced = fabric.play("trace", variables=dict(MESH, trace_from="aws/aws-node-1", trace_to="gcp/gcp-node-1")).ok()
+        assert BYPASS in traced.out and "proven" in traced.out
         fabric.all_reach()
         rotate(fabric, rotate_nodes=["aws-node-1"]).ok()
     counted.nothing_lost()
@@ -117,6 +119,25 @@ def test_an_abandoned_rotation_leaves_nothing_and_no_new_key(fabric):
     nothing_left(fabric)
     assert set(keys(fabric)) == set(before)
     assert not fabric.play("site", variables=dict(FAST, **MESH)).ok().changed
+
+
+def test_a_node_that_loses_power_on_the_way_comes_back_into_the_rotation(fabric):
+    """Its bypass device and the routes into that are there again when it has booted; runs in between fail and name it."""
+    before = keys(fabric)
+    with counting(fabric) as counted:
+        begun(fabric)
+        counted.dead.add("gcp-node-1")
+        fabric.lab("node-stop", "gcp-node-1")
+        run = rotate(fabric)
+        assert run.rc and "gcp-node-1" in run.out
+        fabric.lab("node-rebuild", "gcp-node-1")
+        assert aside(fabric, "gcp-node-1")
+        fabric.all_reach()
+        rotate(fabric).ok()
+    counted.nothing_lost()
+    nothing_left(fabric)
+    after = keys(fabric)
+    assert all(after[node]["kubespan"] != rows["kubespan"] for node, rows in before.items())
 
 
 def test_a_key_that_changes_in_place_loses_packets(fabric):
