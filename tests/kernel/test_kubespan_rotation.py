@@ -9,6 +9,8 @@ As test_rotation.py, by the plan that the playbook follows and the flow that it 
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.rotation import (
     DONE,
@@ -68,6 +70,10 @@ class KubespanPair(Pair):
     def key(self, host):
         return self.nodes[host].run("wg", "show", "kubespan", "public-key").strip()
 
+    def own_addresses(self, host, device):
+        (link,) = json.loads(self.nodes[host].run("ip", "-j", "address", "show", device))
+        return sorted(row["local"] for row in link["addr_info"] if not row["local"].startswith("fe80"))
+
     def seen(self, host):
         """What a second run must not change, without counters."""
         node = self.nodes[host]
@@ -115,9 +121,13 @@ def test_packets_go_by_the_bypass_device_while_the_key_changes(pair):
     """In the state in between the other end's key of the device is wrong, and the marks, the table and its rules are those of before."""
     node = pair.nodes["a"]
     rules = node.run("ip", "rule"), node.run("ip", "-6", "rule")
+    announced = {name: value for name, value in pair.annotations["a"].items() if ".rotation." not in name}
     for step in (PREPARE, GO_ASIDE):
         pair.step(step)
     (name,) = [name for name in pair.device("a") if name != "kubespan"]
+    # what is masqueraded into the mesh has the same source by both, and nothing of that is announced
+    assert {*pair.own_addresses("a", name)} - {"169.254.255.254"} == {*pair.own_addresses("a", "kubespan")}
+    assert {name: value for name, value in pair.annotations["a"].items() if ".rotation." not in name} == announced
     for mark, address, way in (
         ("0x40", PODS["b"], name),
         ("0x40", UNDERLAY["b"], name),
