@@ -10,6 +10,8 @@ As test_rotation.py, by the plan that the playbook follows and the flow that it 
 from __future__ import annotations
 
 import json
+import re
+import sys
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.rotation import (
@@ -79,7 +81,8 @@ class KubespanPair(Pair):
         node = self.nodes[host]
         peers = [line.split("\t")[:5] for line in node.run("wg", "show", "all", "dump").splitlines()]
         words = (["nft", "list", "ruleset"], ["ip", "route", "show", "table", "all"], ["ip", "address"])
-        return [sorted(peers), *(node.run(*row) for row in words)]
+        texts = (re.sub(r"(?m)^\d+: |^.*fe80:.*\n(?: +valid_lft.*\n)?", "", node.run(*row)) for row in words)
+        return [sorted(peers), *(sorted(text.splitlines()) for text in texts)]
 
 
 @pytest.fixture(name="pair", params=["loose", pytest.param("none", marks=pytest.mark.takes_long)])
@@ -176,3 +179,23 @@ def test_no_peer_is_bypassed_while_its_key_changes(pair):
         assert UNDERLAY["b"] in pair.nodes["a"].run(*marked), step
     pair.step(DONE)
     assert UNDERLAY["b"] not in pair.nodes["a"].run(*marked)
+
+
+def test_a_node_that_boots_on_the_way_has_its_bypass_device_again_and_the_rotation_ends(pair):
+    for step in (PREPARE, GO_ASIDE):
+        pair.step(step)
+    node, before, old = pair.nodes["a"], pair.seen("a"), pair.key("a")
+    for name in pair.device("a"):
+        node.run("ip", "link", "del", name)
+    node.run("sh", "-c", "nft delete table inet talos_kubespan; ip rule del pref 32500; ip -6 rule del pref 32500")
+    for family in ("-4", "-6"):
+        node.run("ip", family, "route", "flush", "table", "180")
+    assert pair.seen("a") != before
+    (code,) = node.run("sh", "-c", "ls /usr/local/lib/multicluster-network/pair/*.pyz").split()
+    node.run(sys.executable, "-B", code, "/var/lib/multicluster-network/pair/dataplane.json")
+    assert pair.seen("a") == before
+    result = pair.apply("a", pair.plan(NO_STEP, pair.keys))
+    assert not result["changed"], result["diff"]
+    for step in (RENEW, GO_BACK, DONE):
+        pair.step(step)
+    assert pair.key("a") != old and pair.device("a") == ["kubespan"]
