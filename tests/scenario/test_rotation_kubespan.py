@@ -100,8 +100,6 @@ def test_a_controller_that_is_killed_loses_nothing_and_the_next_run_ends_the_rot
         assert "all green" in fabric.play("site", variables=dict(FAST, **MESH)).ok().out
         assert all(aside(fabric, node) for node in fabric.nodes)
         assert "keys are being rotated" in fabric.play("status", variables=dict(FAST, **MESH)).out
-        traced = fabric.play("trace", variables=dict(MESH, trace_from="aws/aws-node-1", trace_to="gcp/gcp-node-1")).ok()
-        assert BYPASS in traced.out and "proven" in traced.out
         fabric.all_reach()
         rotate(fabric, rotate_nodes=["aws-node-1"]).ok()
     counted.nothing_lost()
