@@ -17,6 +17,8 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action.normal import ActionModule as Normal
 from ansible.plugins.connection import ConnectionBase
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import Layout
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import rotation_checks
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.preshared_keys import with_keys
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
@@ -76,17 +78,33 @@ class NodeDataplane(Normal):
         # it has no Node, and may be another host's machine; it may leave, though
         if node.refused and not leaves:
             return skipped(f"the plan refuses it: {node.refused}")
+        layout = (options.get("kubespan") or {}).get("layout") or {}
         self._fill(options, plan, leaves)
+        waits = {} if leaves or checks else self._waits(plan, str(layout.get("device") or ""))
         seconds = options["rollback_seconds"] = self._seconds(options)
         limit = int(options.pop("check_seconds", 0) or 0)
         if not checks:
             limit = seconds // 2
+        if waits:
+            options["waits"], limit = waits, limit and limit + int(waits["timeout"])
         try:
             # others of its batch wait, and their timers run too; comparing arms no timer
             with node_part.at_most(limit):
-                return self._module()
+                result = self._module()
         except node_part.TooLong:
             return self._expired(limit, seconds)
+        if result.get("missing") or result.get("busy"):
+            result["msg"] = rotation_checks.missing_text(plan, self.host, result["missing"], result["busy"])
+        return result
+
+    def _waits(self, plan: MeshPlan, device: str) -> Data:
+        """What a rotation of keys needs of the tunnels of the node before its step; empty for nothing. device: that of its KubeSpan mesh, if it has a name of
+        its own."""
+        tunnels, quiet = rotation_checks.awaited(plan, self.host) if self.host in plan.nodes else ([], False)
+        if device:
+            tunnels = [dict(row, device=device) if row["device"] == Layout().device else row for row in tunnels]
+        asked = (self.context.get(kept.ROTATION) or {}).get("waits") or {}
+        return {"tunnels": tunnels, "quiet": quiet, **asked} if tunnels else {}
 
     def _unread(self) -> bool:
         """Whether the run could not read the node at all: it is not compared then."""

@@ -41,6 +41,8 @@ class _Rotation(ActionBase):
                 "nodes": {"type": "list", "elements": "str", "default": []},
                 "in_place": {"type": "bool", "default": False},
                 "older_than": {"type": "str", "default": ""},
+                "wait_seconds": {"type": "float", "default": 120.0},
+                "drain_seconds": {"type": "float", "default": 50.0},
             }
         )
         hostvars = run_vars(self, variables)
@@ -63,7 +65,8 @@ class _Rotation(ActionBase):
         if step == END:
             return dict(result, changed=False, order={}, state=state)
         order = {"step": rotation_checks.order_of(step, mesh, state), "hosts": hosts}
-        return dict(result, changed=False, order=order, state=state)
+        waits = {"timeout": options["wait_seconds"], "quiet_seconds": options["drain_seconds"]}
+        return dict(result, changed=False, order=order, state=state, waits=waits)
 
     def _hosts(self, asked: t.Sequence[str], mesh: MeshPlan, variables: t.Mapping[str, t.Any]) -> list[str]:
         """The hosts that get new keys: groups are replaced by their hosts, a cluster by its nodes."""

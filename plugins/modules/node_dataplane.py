@@ -44,7 +44,8 @@ options:
         every change without a confirmation.
       - Armed before the first write by a timer of systemd, or a waiting process where systemd does not run. It works when the
         controller, the network or this module dies at any point; a restart in between boots the confirmed state.
-      - Nothing is armed when nothing is to be changed.
+      - Nothing is armed when nothing is to be changed, nor where a rotation of keys only changes devices by which the node sends nothing, or moves routes from
+        one device of a tunnel to the other and no TCP connection of the node goes to their ranges.
     type: int
     default: 0
   transaction:
@@ -68,6 +69,29 @@ options:
     description: After how many seconds comparing the node is given up in check mode; V(0) is never. Only with O(mesh).
     type: int
     default: 0
+  waits:
+    description:
+      - What the node waits for before anything is read or written, and without which it changes nothing. In a rotation of keys the action plugin takes it
+        from the plan of the run.
+    type: dict
+    suboptions:
+      tunnels:
+        description: Devices, each with C(device) and C(peers), the public keys of its peers.
+        type: list
+        elements: dict
+        default: []
+      quiet:
+        description: Whether to wait until the devices receive nothing, in place of a handshake with each peer.
+        type: bool
+        default: false
+      quiet_seconds:
+        description: For how many seconds a device must have received nothing.
+        type: float
+        default: 50
+      timeout:
+        description: After how many seconds the module gives up.
+        type: float
+        default: 120
   mesh:
     description:
       - The topology that M(multicluster.network.mesh_plan) returned, out of which the host's O(devices), O(hosts), O(kubespan), O(tables) and O(key_files) are
@@ -776,6 +800,13 @@ KUBESPAN = {
     },
 }
 
+WAITS: dict[str, t.Any] = {
+    "tunnels": {"type": "list", "elements": "dict", "default": []},
+    "quiet": {"type": "bool", "default": False},
+    "quiet_seconds": {"type": "float", "default": 50},
+    "timeout": {"type": "float", "default": 120},
+}
+
 #: Options of which the action plugin makes others.
 _OF_THE_RUN = ("wait", "rollback_max_seconds", "check_seconds", "mesh", "device_settings")
 
@@ -794,6 +825,7 @@ def main() -> None:
             "wait": {"type": "bool"},
             "rollback_max_seconds": {"type": "int", "default": 0},
             "check_seconds": {"type": "int", "default": 0},
+            "waits": {"type": "dict", "options": WAITS},
             "mesh": {"type": "dict"},
             "device_settings": {"type": "dict", "default": {}},
             "devices": {"type": "list", "elements": "dict", "options": DEVICE, "default": []},
@@ -829,7 +861,7 @@ def main() -> None:
     desired = {
         key: value
         for key, value in module.params.items()
-        if key not in (*_OF_THE_RUN, "state", "fail_on_refused", "transaction", "probe")
+        if key not in (*_OF_THE_RUN, "state", "fail_on_refused", "transaction", "probe", "waits")
     }
     if module.params["state"] in ("absent", "released"):
         desired.update(devices=[], kubespan=None, tables=[])
@@ -841,11 +873,28 @@ def main() -> None:
         desired["released"] = True
     for device in desired["devices"]:
         device["node"] = module.params["node"] or "this node"
+    wait(module)
     try:
         result = node_dataplane.run(desired, check=module.check_mode)
     except node_dataplane.FAILURES as err:
         fail(module, err, **probed(module))
     exit_with(module, dict(result, **probed(module)))
+
+
+def wait(module: AnsibleModule) -> None:
+    """Leave where what the change needs did not come."""
+    waits = module.params["waits"]
+    if not waits or module.check_mode:
+        return
+    # A module comes as source text, every time: what is not asked for is not compiled.
+    from ansible_collections.multicluster.network.plugins.module_utils._flows.node import handshakes
+
+    try:
+        found = handshakes.run(waits)
+    except node_dataplane.FAILURES as err:
+        fail(module, err)
+    if found["missing"] or found["busy"]:
+        module.fail_json(msg="the tunnels are not as the change needs them", **found)
 
 
 def probed(module: AnsibleModule) -> dict[str, t.Any]:

@@ -43,6 +43,14 @@ options:
     description: Whether the key towards nodes that this inventory does not manage may change in place, which loses packets of these pairs.
     type: bool
     default: false
+  wait_seconds:
+    description: How long a node waits for the handshakes that a step needs, or for the last packet of a device that goes.
+    type: float
+    default: 120
+  drain_seconds:
+    description: For how many seconds a bypass device must have received nothing before it goes.
+    type: float
+    default: 50
 extends_documentation_fragment:
   - multicluster.network._attributes.internal
   - multicluster.network._attributes.reads
@@ -60,6 +68,11 @@ order:
   type: dict
   returned: success
   sample: {step: prepare, hosts: [aws-node-1]}
+waits:
+  description: How long nodes wait before the step, C(timeout) and C(quiet_seconds).
+  type: dict
+  returned: for a step
+  sample: {timeout: 120.0, quiet_seconds: 50.0}
 msg:
   description: What the run does, as lines.
   type: list

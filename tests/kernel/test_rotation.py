@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
+import subprocess
 import sys
 import time
 import typing as t
@@ -61,6 +62,8 @@ class Pair:
     preshared = 0
     #: Between which addresses there is traffic.
     places: t.ClassVar[dict[str, str]] = PODS
+    #: For how long a change waits for its confirmation.
+    rollback_seconds = 0
 
     def __init__(self, nodes, tmp_path, filters):
         self.folder = tmp_path
@@ -76,6 +79,7 @@ class Pair:
         assert not findings
         self.annotations = {"a": {}, "b": {}}
         self.keys, self.results = {}, {}
+        self.opened = []
         for name, node in self.nodes.items():
             node.run("ip", "address", "add", PODS[name] + "/32", "dev", "lo")
             for key, value in filters.items():
@@ -112,15 +116,21 @@ class Pair:
 
     def apply(self, host, mesh):
         wish = {"fabric": "pair", "node": host, "unread_devices": unread_devices(mesh, host), **self.wish(host, mesh)}
-        result = self.nodes[host].flow("dataplane", wish, False)
+        result = self.nodes[host].flow("dataplane", dict(wish, rollback_seconds=self.rollback_seconds), False)
+        self.opened += [host] if "transaction" in result else []
         assert not result["refused"], result["refused"]
         self.keys[host], self.results[host] = result["public_keys"], result
         return result
 
     def step(self, step):
-        """One pass over the mesh, and what the next step waits for."""
+        """One pass over the mesh, in which each node waits for what the step needs."""
         mesh = self.plan(step)
-        for host in self.nodes:
+        for host, node in self.nodes.items():
+            tunnels, quiet = rotation_checks.awaited(mesh, host)
+            if tunnels:
+                asked = {"tunnels": tunnels, "quiet": quiet, "quiet_seconds": 1.0, "timeout": 30.0 * SLOW}
+                found = node.flow("handshakes", asked)
+                assert not found["missing"] and not found["busy"], found
             self.apply(host, mesh)
         for row in self.to_publish(mesh).values():
             for host, values in row.items():
@@ -129,12 +139,6 @@ class Pair:
         for host in self.nodes:
             if self.wish(host, again) != self.wish(host, mesh):
                 self.apply(host, again)
-        for host, node in self.nodes.items():
-            tunnels, quiet = rotation_checks.awaited(step, again, host, "finished")
-            if tunnels:
-                asked = {"tunnels": tunnels, "quiet": quiet, "quiet_seconds": 1.0, "timeout": 30.0 * SLOW}
-                found = node.flow("handshakes", asked)
-                assert not found["missing"] and not found["busy"], found
 
     @contextlib.contextmanager
     def traffic(self, rate):
@@ -150,6 +154,19 @@ class Pair:
         return self.nodes[host].run("wg", "show", "interfaces").split()
 
 
+SERVER = """
+import socket, sys
+server = socket.create_server(("{0}", 5000))
+print("ready", flush=True)
+held = server.accept()
+sys.stdin.read()
+"""
+CLIENT = """
+import socket, sys
+held = socket.create_connection(("{1}", 5000), 20, ("{0}", 0))
+print("ready", flush=True)
+sys.stdin.read()
+"""
 #: Reverse-path filters that hosts have: none, loose by systemd's default, strict for all devices.
 FILTERS = {"loose": {"all": 2, "default": 2}, "strict": {"all": 1, "default": 0}}
 
@@ -187,6 +204,36 @@ def test_new_keys_lose_no_packet_and_break_no_stream(pair):
         assert all(".rotation." not in name for name in pair.annotations[host])
         state = pair.nodes[host].run("cat", "/var/lib/multicluster-network/pair/dataplane.json")
         assert "wg-rotate" not in state
+
+
+@pytest.mark.parametrize("pair", ["strict"], indirect=True)
+def test_a_change_waits_for_its_confirmation_only_where_it_could_cut_the_node_off(pair):
+    """A connection to where a route is moved may be that of the controller."""
+    pair.rollback_seconds = 600
+    for step in (PREPARE, GO_ASIDE, RENEW, GO_BACK, DONE):
+        pair.step(step)
+    assert not pair.opened
+    pair.step(PREPARE)
+    with connection(pair):
+        pair.step(GO_ASIDE)
+    assert pair.opened == ["a", "b"]
+
+
+@contextlib.contextmanager
+def connection(pair):
+    """A connection of TCP from one node to the other."""
+    words = [
+        pair.nodes[host].command(sys.executable, "-c", text.format(PODS[host], PODS["b"]))
+        for host, text in (("b", SERVER), ("a", CLIENT))
+    ]
+    with contextlib.ExitStack() as stack:
+        for command in words:
+            process = stack.enter_context(
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            stack.callback(process.kill)
+            assert process.stdout.readline() == "ready\n"
+        yield
 
 
 @pytest.mark.takes_long

@@ -28,6 +28,7 @@ from ..._linux.host.links import links_with_alias
 from ..._linux.host.lock import HostLock
 from ..._linux.stats import Stats, total
 from ..._plan.plan import Pending, Plan, from_wire, to_wire
+from ..._values.addresses import parse_address
 from ..._values.generations import is_bypass, is_bypass_key
 from . import guard, parts, persistence, transaction
 
@@ -78,7 +79,7 @@ def converge(spec: NodeSpec, check: bool = False) -> Data:
             )
         todo = node.plan()
         if not check and todo.changed:
-            opened = _write(node)
+            opened = _write(node, todo)
     stats = dict(node.stats, seconds=round(time.monotonic() - started, 3))
     result: Data = dict(
         todo.result(), warnings=warnings + todo.warnings, diff=todo.diff(), public_keys=node.public_keys(), stats=stats
@@ -147,9 +148,10 @@ def _left_open(fabric: str, check: bool) -> list[str]:
     return ["an earlier change was never confirmed and was taken back first"]
 
 
-def _write(node: NodeDataplane) -> Data | None:
+def _write(node: NodeDataplane, todo: Plan) -> Data | None:
     """Apply and read back; under a transaction when the host shall undo what nobody confirms. Returns its journal."""
-    if not node.spec.rollback_seconds:
+    if not node.spec.rollback_seconds or node.safe(todo):
+        node.at_once()
         node.apply()
         node.verify()
         return None
@@ -387,6 +389,30 @@ class NodeDataplane:
             return ()
         ours = {device.name for device in (*self.devices.usable, *(self.previous.devices if self.previous else ()))}
         return tuple(device for device in self.devices.rows if device.name in ours)
+
+    def safe(self, todo: Plan) -> bool:
+        """Whether the changes are those of a rotation of keys that cannot cut this node off, see safe_changes."""
+        routes = [part for part in self.parts if isinstance(part, parts.Routes)]
+        before = self.previous
+        if self.devices is None or self.kubespan is not None or not routes or before is None:
+            return False  # a KubeSpan mesh steers packets by marks as well
+        rows = [*before.devices, *self.devices.rows]
+        if not any(is_bypass(device.name) for device in rows):
+            return False
+        from ..._dataplane import safe_changes  # of a rotation alone
+        from ..._linux.host import connections
+
+        used = {device for part in routes for device in part.used}
+        key_files = {device.name: device.key_file for device in rows}
+        connected = {parse_address(row.remote) for row in connections.connections()}
+        tunnels = safe_changes.Tunnels(key_files, used, persistence.records(self.spec.fabric), connected)
+        return safe_changes.all_safe(todo.changes, tunnels)
+
+    def at_once(self) -> None:
+        """Nobody has to confirm this change, so its record is written with it."""
+        for part in self.parts:
+            if isinstance(part, parts.Files):
+                part.at_once()
 
     def begin(self) -> Data:
         """Keep what every object that this plan may touch is like now, and arm. Returns the journal."""

@@ -9,6 +9,7 @@ import typing as t
 
 from ..._dataplane.peer_plan import HANDSHAKE_FRESH
 from ..._dataplane.peer_spec import Dump
+from ..._linux.netlink.links import link_names
 from ..._linux.wireguard.device import read_device
 
 Data = dict[str, t.Any]
@@ -20,14 +21,16 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     """``request``: {tunnels: [{device, peers: [public key]}], quiet: bool, quiet_seconds, timeout}.
 
     Returns {changed: False, refused: [], missing: [{device, public_key, endpoint, listen_port}], busy: [device], seconds}: with ``quiet`` the devices
-    that received something within the last ``quiet_seconds``, else the peers without a handshake that counts. Both are empty when all came before
-    ``timeout`` seconds were over. Raises LinuxError.
+    that received something within the last ``quiet_seconds``, those that are absent left out, else the peers without a handshake that counts. Both are
+    empty when all came before ``timeout`` seconds were over. Raises LinuxError.
     """
     started = time.monotonic()
     tunnels, end = request["tunnels"], started + request["timeout"]
     found: Data = {"changed": False, "refused": [], "missing": [], "busy": []}
     if request["quiet"]:
-        found["busy"] = _until_quiet([row["device"] for row in tunnels], request["quiet_seconds"], end)
+        present = link_names()
+        devices = [row["device"] for row in tunnels if row["device"] in present]
+        found["busy"] = _until_quiet(devices, request["quiet_seconds"], end)
     else:
         found["missing"] = _until_met(tunnels, end)
     return dict(found, seconds=round(time.monotonic() - started, 3))

@@ -219,6 +219,11 @@ class Routes(Part):
         self._actual = ip_routes.gather(self._desired)
         return {}
 
+    @property
+    def used(self) -> set[str]:
+        """The devices with a route of the table, before or after."""
+        return {str(route["dev"]) for route in (*self._actual["routes"], *self._desired.routes) if route.get("dev")}
+
     def plan(self) -> Plan:
         self._plan = plan_routes(self._desired, self._actual, need_devices=False)
         name = settings.name_of(*settings.IPV6_OFF)
@@ -345,6 +350,10 @@ class Files(Part):
         self._fabric, self._state, self._key_files, self._deferred = fabric, state, set(key_files), deferred
         self._desired: dict[str, t.Any] = {}
         self._todo = Plan()
+
+    def at_once(self) -> None:
+        """The change has no confirmation to wait for."""
+        self._deferred = False
 
     def gather(self) -> Data:
         self._desired = persistence.desired_files(self._fabric, self._state)

@@ -256,6 +256,11 @@ def desired_files(fabric: str, state: NodeState | None) -> dict[str, files.FileS
     }
 
 
+def records(fabric: str) -> list[str]:
+    """The files that change whenever a device comes or goes: the confirmed state, and what keeps the host's link managers away from it."""
+    return [state_path(fabric), *link_managers.paths(_manager_name(fabric))]
+
+
 def _manager_name(fabric: str) -> str:
     return f"multicluster-network-{fabric}"
 

@@ -13,7 +13,7 @@ from ..._values.refused import ValueRefused, quoted
 from ..kubespan.annotations import PUBLIC_KEY
 from ..kubespan.generations import Layout
 from ..semaphore.preshared import OFF
-from ..semaphore.rotation import ASIDE, BACK, DONE, FINISHED, GO_ASIDE, GO_BACK, NO_STEP, PREPARE, RENEW, allowed_step
+from ..semaphore.rotation import ASIDE, BACK, DONE, FINISHED, GO_ASIDE, GO_BACK, allowed_step
 from . import kubespan_rotation
 from .generations import node_devices, public_key_of, records_of
 
@@ -244,24 +244,26 @@ def order_of(step: str, mesh: MeshPlan, state: str) -> str:
     return allowed_step(step, records_of(mesh), state)
 
 
-def awaited(step: str, mesh: MeshPlan, host: str, state: str) -> tuple[list[Data], bool]:
-    """(tunnels, quiet) for which a host waits after a step, so that the next one may begin; no tunnels where there is nothing to wait for.
+def awaited(mesh: MeshPlan, host: str) -> tuple[list[Data], bool]:
+    """(tunnels, quiet) for which a host waits before it does the step of a plan; no tunnels where there is nothing to wait for.
 
-    A peer that upstream programs run learns a new key in its own time, and is not waited for.
+    It sends by a tunnel only after a handshake with each peer of it, and a bypass device goes when nothing has come by it for a while. A peer that upstream
+    programs run learns a new key in its own time, and is not waited for.
     """
-    records = records_of(mesh)
-    own = {remote for owner, remote in records if owner == host}
-    if not own:
+    node = mesh.node(host)
+    if mesh.rotation_step == DONE:
+        if mesh.spans_nodes:
+            return [{"device": bypass_of_mesh(mesh.fabric), "peers": []}], True
+        remotes = mesh.cluster(node.cluster).remotes
+        return [{"device": bypass_device(remotes[remote].device), "peers": []} for remote in sorted(remotes)], True
+    if mesh.rotation_step not in (GO_ASIDE, GO_BACK):
         return [], False
-    following = {PREPARE: GO_ASIDE, RENEW: GO_BACK, GO_BACK: DONE}.get(step, NO_STEP)
-    if following == NO_STEP or allowed_step(following, records, state) == NO_STEP:
-        return [], False
-    if mesh.spans_nodes and following == GO_BACK:
+    if mesh.spans_nodes and mesh.rotation_step == GO_BACK and node.rotation:
         return [{"device": Layout().device, "peers": kubespan_rotation.keys(mesh, host)}], False
     managed, rows = _managed(mesh), []
     for device in node_devices(mesh, host):
         bypass = device["remote"].partition("/")
-        if bypass[0] not in own or (following == GO_BACK) == bool(bypass[1]):
+        if bypass[0] not in node.rotation or (mesh.rotation_step == GO_BACK) == bool(bypass[1]):
             continue
         keys = [
             str(row["public_key"])
@@ -269,7 +271,7 @@ def awaited(step: str, mesh: MeshPlan, host: str, state: str) -> tuple[list[Data
             if isinstance(row["public_key"], str) and (mesh.spans_nodes or (bypass[0], row["node"]) in managed)
         ]
         rows.append({"device": device["name"], "peers": keys})
-    return rows, following == DONE
+    return rows, False
 
 
 def names_of_peers(mesh: MeshPlan, host: str) -> dict[tuple[str, str], str]:

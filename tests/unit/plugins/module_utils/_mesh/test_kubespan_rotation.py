@@ -188,14 +188,14 @@ def test_what_a_run_does_is_shown_for_each_node() -> None:
     ]
 
 
-def test_a_step_waits_for_the_tunnels_that_the_next_one_needs() -> None:
-    rows, quiet = checks.awaited(PREPARE, planned(everywhere(PREPARED)), "a1", FINISHED)
+def test_a_step_waits_for_the_tunnels_that_it_needs() -> None:
+    rows, quiet = checks.awaited(planned(everywhere(PREPARED), GO_ASIDE, list(CLUSTER)), "a1")
     assert (rows, quiet) == ([{"device": NAME, "peers": [OTHER["a2"], OTHER["g1"]]}], False)
-    rows, quiet = checks.awaited(RENEW, planned(everywhere(ASIDE)), "a1", FINISHED)
+    rows, quiet = checks.awaited(planned(everywhere(ASIDE), GO_BACK, list(CLUSTER)), "a1")
     assert (rows, quiet) == ([{"device": "kubespan", "peers": [KEYS["a2"], KEYS["g1"]]}], False)
-    rows, quiet = checks.awaited(GO_BACK, planned(everywhere(BACK)), "a1", FINISHED)
+    rows, quiet = checks.awaited(planned(everywhere(BACK), DONE, list(CLUSTER)), "a1")
     assert ([row["device"] for row in rows], quiet) == ([NAME], True)
-    assert checks.awaited(GO_ASIDE, planned(everywhere(ASIDE)), "a1", FINISHED) == ([], False)
+    assert checks.awaited(planned(everywhere(ASIDE), RENEW, list(CLUSTER)), "a1") == ([], False)
 
 
 def test_a_node_that_was_lost_or_refuses_its_device_ends_the_run() -> None:

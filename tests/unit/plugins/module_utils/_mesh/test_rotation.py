@@ -383,15 +383,17 @@ def test_a_neighbour_of_an_upstream_program_is_named_and_may_be_accepted() -> No
     assert device(aside, "aws-1", "wg-rotate.gcp")["routes"] == ["10.4.7.0/24"]
 
 
-def test_a_step_waits_for_the_tunnels_that_the_next_one_needs() -> None:
-    rows, quiet = checks.awaited(PREPARE, planned(rotating(PREPARED)), "aws-1", FINISHED)
+def test_a_step_waits_for_the_tunnels_that_it_needs() -> None:
+    everyone = list(PLACES)
+    rows, quiet = checks.awaited(planned(rotating(PREPARED), GO_ASIDE, everyone), "aws-1")
     assert (rows, quiet) == ([{"device": "wg-rotate.gcp", "peers": [NEXT_B, OTHER]}], False)
-    rows, quiet = checks.awaited(RENEW, planned(rotating(ASIDE)), "aws-1", FINISHED)
+    rows, quiet = checks.awaited(planned(rotating(ASIDE), GO_BACK, everyone), "aws-1")
     assert (rows, quiet) == ([{"device": "wireguard.gcp", "peers": [KEYS["gcp-1"], KEYS["gcp-2"]]}], False)
-    rows, quiet = checks.awaited(GO_BACK, planned(rotating(BACK)), "aws-1", FINISHED)
-    assert ([row["device"] for row in rows], quiet) == (["wg-rotate.gcp"], True)
-    assert checks.awaited(GO_ASIDE, planned(rotating(ASIDE)), "aws-1", FINISHED) == ([], False)
-    assert checks.awaited(DONE, planned(), "aws-1", FINISHED) == ([], False)
+    rows, quiet = checks.awaited(planned(rotating(BACK), DONE, everyone), "aws-1")
+    assert (rows, quiet) == ([{"device": "wg-rotate.gcp", "peers": []}], True)
+    for step, phase in ((PREPARE, None), (RENEW, ASIDE), (NO_STEP, PREPARED), (NO_STEP, BACK)):
+        assert checks.awaited(planned(rotating(phase) if phase else None, step, everyone), "aws-1") == ([], False)
+    assert checks.awaited(planned(step=GO_ASIDE, hosts=everyone), "aws-1") == ([], False)
 
 
 def test_a_node_that_was_lost_ends_the_run_by_its_name() -> None:
@@ -426,6 +428,6 @@ def test_verify_and_status_know_the_peers_of_bypass_devices() -> None:
 
 
 def test_a_key_to_come_is_no_peer_of_a_tunnel_that_is_waited_for() -> None:
-    mesh = planned(step=PREPARE, hosts=list(PLACES))
-    rows, _quiet = checks.awaited(PREPARE, mesh, "aws-1", FINISHED)
+    mesh = planned({"aws-1": rotating(PREPARED)["aws-1"], "gcp-1": Record(PREPARED, 52821, KEYS["gcp-1"])}, GO_ASIDE)
+    rows, _quiet = checks.awaited(mesh, "aws-1")
     assert rows == [{"device": "wg-rotate.gcp", "peers": []}]

@@ -193,15 +193,14 @@ class Model:
 
     def agree(self, nodes: dict[str, Node], x: str, y: str, bypass: bool) -> bool:
         """Whether two nodes can shake hands by their devices, or by their bypass devices: each has the other's key."""
+        return self.knows(nodes, x, y, bypass) and self.knows(nodes, y, x, bypass)
+
+    def knows(self, nodes: dict[str, Node], own: str, other: str, bypass: bool) -> bool:
+        """Whether one node has the other's key."""
+        number = nodes[other].bypass_key if bypass else nodes[other].key
+        rows = [row for name, peers in nodes[own].peers if is_bypass(name) == bypass for row in peers]
         kind = "bypass" if bypass else "device"
-        found = []
-        for own, other in ((x, y), (y, x)):
-            number = nodes[other].bypass_key if bypass else nodes[other].key
-            known = {
-                peer: key for name, rows in nodes[own].peers if is_bypass(name) == bypass for peer, key in rows
-            }.get(other)
-            found.append(number is not None and known == key_text(other, kind, number))
-        return all(found)
+        return number is not None and dict(rows).get(other) == key_text(other, kind, number)
 
     def sends_by_bypass(self, node: Node, target: str) -> bool:
         """By the longest route."""
@@ -246,9 +245,34 @@ class Model:
             return
         yield state._replace(run=None)  # the controller is killed
         for host in run.todo:
-            yield self.done(state, run, host)
-            if run.stage != "publish":  # it gives no answer, or takes its change back
+            if self.met(state, run, host):
+                ended = self.done(state, run, host)
+                yield ended
+                if run.stage != "publish":  # it did its part and gives no answer
+                    yield self.without(ended, host)
+            if run.stage != "publish":  # it gives no answer, has waited in vain, or takes its change back
                 yield self.next_stage(state, run._replace(todo=run.todo - {host}, there=run.there - {host}))
+
+    def without(self, state: State, host: str) -> State:
+        """The same with a run that has lost a host, where the run still counts it."""
+        run = state.run
+        return (
+            state if run is None else state._replace(run=run._replace(there=run.there - {host}, todo=run.todo - {host}))
+        )
+
+    def met(self, state: State, run: Run, host: str) -> bool:
+        """Whether a host has what it waits for before it does a step: a handshake with each of its peers by the tunnel that is to send.
+
+        It cannot tell one from before its own key changed, so all that it is sure of is that it has the other's key.
+        """
+        if run.stage == "publish" or run.order not in (GO_ASIDE, GO_BACK):
+            return True
+        nodes, records = dict(state.nodes), {host for host, _remote in records_of(self.plan(*run.plan))}
+        bypass = run.order == GO_ASIDE
+        pairs = [pair for pair in self.pairs if pair[0] == host and (run.order == GO_BACK or records.issuperset(pair))]
+        if bypass:
+            return all(self.agree(nodes, x, y, bypass) for x, y in pairs)
+        return all(self.knows(nodes, x, y, bypass) for x, y in pairs)
 
     def done(self, state: State, run: Run, host: str) -> State:
         """One host's part of the stage."""
@@ -288,18 +312,9 @@ class Model:
         return self.judged(state._replace(run=None), run)
 
     def judged(self, state: State, run: Run) -> State:
-        """The next step, if every node did this one and the tunnels that it needs are there; else the run fails."""
+        """The next step, if every node did this one; else the run fails."""
         if run.kind == SITE or run.step + 1 == len(STEPS) or run.there != set(self.hosts):
             return state
-        nodes, following = dict(state.nodes), STEPS[run.step + 1]
-        proofs = {GO_ASIDE: True, GO_BACK: False}
-        if following in proofs and (following == GO_BACK or run.kind == FINISHED):
-            records = records_of(self.plan(state.published, (), NO_STEP, ()))
-            needed = following == GO_BACK or allowed_step(following, records) != NO_STEP
-            taking_part = {host for host, _remote in records}
-            pairs = [pair for pair in self.pairs if following == GO_BACK or taking_part.issuperset(pair)]
-            if needed and not all(self.agree(nodes, x, y, proofs[following]) for x, y in pairs):
-                return state
         return self.begun(state, run.kind, run.step + 1)
 
     def undisturbed(self, state: State, kind: str) -> t.Iterator[State]:
