@@ -21,6 +21,7 @@ import time
 import pytest
 import yaml
 from harness import REPO
+from rotation_lab import keys
 from service_lab import make_fluentd, make_pod, remove_pod, until
 
 RECONCILER = "aws-node-1"
@@ -306,6 +307,22 @@ def test_by_the_timer_alone(fabric):
     assert "multicluster-reconciler" not in fabric.sh(RECONCILER, "systemctl", "list-units", "--all", "--plain")
     remove_pod(fabric, "fluentd-a")
     measured(fabric, "a scaled service, by a timer of 2 s", lambda: len(mirrored(fabric)) == 1, 300)
+
+
+def test_old_keys_change_on_a_timer_of_their_own(fabric):
+    """One cluster in a run. A key that is young stays."""
+    unit = "multicluster-rotate_keys.service"
+    for age, changing in (("90d", 0), ("1s", 1), ("1s", 1)):
+        before = keys(fabric)
+        role(fabric, reconciler_follow=False, reconciler_period="1h", reconciler_rotate_older_than=age).ok()
+        assert f"rotate_older_than={age}" in fabric.sh(RECONCILER, "systemctl", "cat", unit)
+        fabric.sh(RECONCILER, "systemctl", "start", unit)
+        assert "Result=success" in fabric.sh(RECONCILER, "systemctl", "show", "-p", "Result", unit)
+        after = keys(fabric)
+        clusters = {node.rpartition("-node-")[0] for node, rows in before.items() if after[node] != rows}
+        assert len(clusters) == changing, clusters
+    role(fabric, reconciler_follow=False, reconciler_period="1h").ok()
+    assert "rotate_keys" not in fabric.sh(RECONCILER, "ls", "/etc/systemd/system")
 
 
 def test_absent_leaves_nothing(fabric):

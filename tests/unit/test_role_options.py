@@ -82,6 +82,8 @@ COMPOSED: dict[tuple[str, str], str] = {
         "allow_host_network",
     ): "true counts where the mesh carries nodes; in another one clear says that packets are not encrypted",
     ("playbook_timer", "playbook_timer_environment"): "one variable alongside those that the user gives",
+    ("playbook_timer", "playbook_timer_arguments"): "the age of keys alongside those that the user gives",
+    ("playbook_timer", "playbook_timer_state"): "no age of keys is no timer",
     ("fabric_status", "page"): "no name is no file, and nothing but a file's path is an argument",
     ("fabric_status", "document"): "no name is no file, and nothing but a file's path is an argument",
     ("fabric_status", "metrics"): "no name is no file, and nothing but a file's path is an argument",

@@ -8,6 +8,8 @@ from __future__ import annotations
 #: are taken by the kernel's reserved range and routing daemons, 186 to 192 by FRR's.
 ROUTE_PROTOCOL = 109
 
+#: What the kernel gives a route of its own, to the range of an address (RTPROT_KERNEL).
+KERNEL_PROTOCOL = 2
 #: What the kernel's tools, and the library of the original program, give a route for which nobody chooses another (RTPROT_BOOT).
 BOOT_PROTOCOL = 3
 

@@ -21,6 +21,9 @@ from .._values.generations import (
     same_tunnel,
 )
 
+#: Where a setting such as net/ipv4/conf/wireguard.gcp/rp_filter has its device.
+_DEVICE_AT = 3
+
 
 class Tunnels(t.NamedTuple):
     """What a plan concerns.
@@ -67,6 +70,8 @@ def _is_safe(change: Change, tunnels: Tunnels) -> bool:
         return tunnels.idle(tunnels.device_of(change.id))
     if change.kind == "route":
         return _stays_in_tunnel(change, tunnels)
+    if change.kind == "setting":  # what a device of a tunnel takes in
+        return tunnels.has(dict(enumerate(change.id.split("/"))).get(_DEVICE_AT))
     if change.kind == "secret":  # a peer that begins or ceases to use it is a change of its own
         return change.action in (CREATE, DELETE) and is_preshared_file(change.id)
     return change.kind == "file" and change.action == UPDATE and change.id in tunnels.files

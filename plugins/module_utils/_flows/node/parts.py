@@ -7,7 +7,7 @@ from __future__ import annotations
 import abc
 import typing as t
 
-from ..._dataplane.constants import ROUTE_PROTOCOL
+from ..._dataplane.constants import KERNEL_PROTOCOL, ROUTE_PROTOCOL
 from ..._dataplane.device_plan import DevicePlan
 from ..._dataplane.device_spec import Device
 from ..._dataplane.node_spec import (
@@ -221,8 +221,9 @@ class Routes(Part):
 
     @property
     def used(self) -> set[str]:
-        """The devices with a route of the table, before or after."""
-        return {str(route["dev"]) for route in (*self._actual["routes"], *self._desired.routes) if route.get("dev")}
+        """The devices with a route of the table, before or after, besides that which the kernel gives a device with an address."""
+        rows = [route for route in self._actual["routes"] if route["protocol"] != KERNEL_PROTOCOL]
+        return {str(route["dev"]) for route in (*rows, *self._desired.routes) if route.get("dev")}
 
     def plan(self) -> Plan:
         self._plan = plan_routes(self._desired, self._actual, need_devices=False)

@@ -46,6 +46,7 @@ PREPARED = [
     of("create", "peer", f"{BYPASS} key", {}),
     of("create", "secret", f"{FOLDER}/{BYPASS}.{'0' * 20}.psk", {}),
     link(DEVICE, addresses=[HOST_ADDRESS]),
+    of("update", "setting", f"net/ipv4/conf/{BYPASS}/rp_filter", {"value": "1"}, {"value": "2"}),
     of("update", "file", STATE, {}, {}),
 ]
 
@@ -93,6 +94,7 @@ def test_a_route_moves_without_a_confirmation_where_no_connection_goes_there() -
         of("update", "file", "/etc/systemd/system/multicluster-network-default.service", {}, {}),
         of("create", "table", "inet mesh", {}),
         of("update", "setting", "net/ipv4/ip_forward", {}, {}),
+        of("update", "setting", "net/ipv4/conf/all/rp_filter", {}, {}),
     ],
     ids=lambda change: f"{change.action} {change.kind}",
 )

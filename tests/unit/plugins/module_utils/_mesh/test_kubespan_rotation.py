@@ -19,6 +19,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespa
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.rotation import (
     ASIDE,
     BACK,
+    DONE,
     FINISHED,
     GO_ASIDE,
     GO_BACK,
