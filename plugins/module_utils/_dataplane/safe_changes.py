@@ -20,6 +20,7 @@ from .._values.generations import (
     is_preshared_file,
     same_tunnel,
 )
+from .._values.prefix_sets import PrefixSet
 
 #: Where a setting such as net/ipv4/conf/wireguard.gcp/rp_filter has its device.
 _DEVICE_AT = 3
@@ -28,8 +29,8 @@ _DEVICE_AT = 3
 class Tunnels(t.NamedTuple):
     """What a plan concerns.
 
-    ``key_files``: by device; ``routed``: devices with a route before or after; ``files``: paths that say which devices there are; ``connected``: the
-    addresses with which the node has connections, that of its controller among them.
+    ``key_files``: by device; ``routed``: devices by which the node sends before or after, see sending; ``files``: paths that say which devices there are;
+    ``connected``: the addresses with which the node has connections, that of its controller among them.
     """
 
     key_files: t.Mapping[str, str]
@@ -53,6 +54,20 @@ class Tunnels(t.NamedTuple):
             if bypass_key_file(path) == key_file:
                 return bypass_device(device)
         return None
+
+
+def sending(tables: t.Iterable[t.Mapping[str, t.Sequence[str]]], ranges: t.Mapping[str, t.Iterable[str]]) -> set[str]:
+    """The devices by which a packet to a peer may go by one of these tables, {device: [network]}. ranges: those of the peers of each device.
+
+    A device may keep a route to a whole cluster while each of its peers has a longer one into the bypass device.
+    """
+    found: set[str] = set()
+    for table in tables:
+        for device in table:
+            bypassed = PrefixSet() if is_bypass(device) else PrefixSet.of_texts(table.get(bypass_device(device)) or ())
+            if not bypassed or PrefixSet.of_texts(ranges.get(device) or ()) - bypassed:
+                found.add(device)
+    return found
 
 
 def all_safe(changes: t.Iterable[Change], tunnels: Tunnels) -> bool:

@@ -402,7 +402,10 @@ class NodeDataplane:
         from ..._dataplane import safe_changes  # of a rotation alone
         from ..._linux.host import connections
 
-        used = {device for part in routes for device in part.used}
+        ranges: dict[str, set[str]] = {}
+        for device in rows:
+            ranges.setdefault(device.name, set()).update(*(peer.allowed_ips for peer in device.peers))
+        used = safe_changes.sending([table for part in routes for table in part.tables], ranges)
         key_files = {device.name: device.key_file for device in rows}
         connected = {parse_address(row.remote) for row in connections.connections()}
         tunnels = safe_changes.Tunnels(key_files, used, persistence.records(self.spec.fabric), connected)

@@ -220,10 +220,17 @@ class Routes(Part):
         return {}
 
     @property
-    def used(self) -> set[str]:
-        """The devices with a route of the table, before or after, besides that which the kernel gives a device with an address."""
-        rows = [route for route in self._actual["routes"] if route["protocol"] != KERNEL_PROTOCOL]
-        return {str(route["dev"]) for route in (*rows, *self._desired.routes) if route.get("dev")}
+    def tables(self) -> list[dict[str, list[str]]]:
+        """Where the devices lead, before and after, besides what the kernel gives a device with an address: {device: [network]}."""
+        found: list[dict[str, list[str]]] = []
+        before = [route for route in self._actual["routes"] if route["protocol"] != KERNEL_PROTOCOL]
+        for rows in (before, self._desired.routes):
+            table: dict[str, list[str]] = {}
+            for route in rows:
+                if route.get("dev"):
+                    table.setdefault(str(route["dev"]), []).append(str(route["dst"]))
+            found.append(table)
+        return found
 
     def plan(self) -> Plan:
         self._plan = plan_routes(self._desired, self._actual, need_devices=False)

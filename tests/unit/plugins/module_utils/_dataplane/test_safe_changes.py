@@ -8,7 +8,11 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._dataplane.safe_changes import Tunnels, all_safe
+from ansible_collections.multicluster.network.plugins.module_utils._dataplane.safe_changes import (
+    Tunnels,
+    all_safe,
+    sending,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Change, Plan
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import parse_address
 from ansible_collections.multicluster.network.plugins.module_utils._values.generations import HOST_ADDRESS
@@ -78,6 +82,17 @@ def test_a_route_moves_without_a_confirmation_where_no_connection_goes_there() -
     assert not all_safe([moved("eth0", DEVICE)], tunnels(DEVICE))
     idle = of("update", "peer", f"{BYPASS} key", {"persistent_keepalive": 25}, {"persistent_keepalive": 0})
     assert all_safe([idle], tunnels(DEVICE, BYPASS))
+
+
+def test_a_device_sends_unless_all_ranges_of_its_peers_are_bypassed() -> None:
+    ranges = {DEVICE: ["10.4.7.0/24", "10.4.8.0/24"], BYPASS: ["10.4.7.0/24", "10.4.8.0/24"]}
+    whole = {DEVICE: ["10.4.0.0/16"]}
+    assert sending([whole], ranges) == {DEVICE}
+    assert sending([dict(whole, **{BYPASS: ["10.4.7.0/24"]})], ranges) == {DEVICE, BYPASS}
+    aside = dict(whole, **{BYPASS: ["10.4.7.0/24", "10.4.8.0/24"]})
+    assert sending([aside, aside], ranges) == {BYPASS}
+    assert sending([aside, whole], ranges) == {DEVICE, BYPASS}
+    assert sending([{}, {"eth0": ["0.0.0.0/0"]}], ranges) == {"eth0"}
 
 
 @pytest.mark.parametrize(
