@@ -138,3 +138,44 @@ def test_role_cluster_access(server, kubeconfig, tmp_path):
     assert "changed=2" in role(cluster_access_state="absent")
     assert "changed=0" in role(cluster_access_state="absent")
     assert not (tmp_path / "keys" / "aws").exists()
+
+
+def test_rotate_keys_replaces_tokens_and_the_former_ones_stay_valid(server, kubeconfig, tmp_path):
+    """The play with which the playbook begins: without rotate_tokens, with it, and again."""
+    (tmp_path / "admin").write_text(json.dumps(kubeconfig))
+    variables = {
+        "cluster_access_kubeconfig": str(tmp_path / "admin"),
+        "cluster_access_path": str(tmp_path / "{cluster}-{{ capability }}"),
+        "multicluster_fabric": "t",
+        "ansible_python_interpreter": sys.executable,
+    }
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(json.dumps({"clusters": {"hosts": {"aws": variables}}}))
+    book = pathlib.Path(__file__).parents[2] / "playbooks" / "plays" / "access_tokens.yml"
+    environment = dict(os.environ, ANSIBLE_HOME=str(tmp_path / "ansible"))
+    environment.setdefault("ANSIBLE_COLLECTIONS_PATH", environment.get("PYTHONPATH", ""))
+    environment["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+
+    def run(*capabilities):
+        asked = json.dumps({"rotate_tokens": capabilities})
+        done = subprocess.run(
+            ["ansible-playbook", "-i", str(inventory), "-c", "local", "-e", asked, str(book)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def token(capability):
+        return json.loads((tmp_path / f"aws-{capability}").read_text())["users"][0]["user"]["token"]
+
+    run()
+    assert not list(tmp_path.glob("aws-*"))
+    run("mesh", "mesh_read")
+    former = {name: token(name) for name in ("mesh", "mesh_read")}
+    run("mesh")
+    assert token("mesh") != former["mesh"] and token("mesh_read") == former["mesh_read"]
+    for text in (former["mesh"], token("mesh")):
+        assert server.client(token=text).list("/api/v1/nodes").complete
