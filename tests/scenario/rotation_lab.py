@@ -182,3 +182,13 @@ def _in_order(thing):
     if isinstance(thing, list):
         return sorted(map(_in_order, thing), key=lambda row: json.dumps(row, sort_keys=True))
     return thing
+
+
+def differences(found, expected):
+    """{node or cluster: {part: [as it is, as expected]}} of what differs, short enough for a message of pytest."""
+    rows = {}
+    for name in sorted({*found, *expected}):
+        one, other = found.get(name) or {}, expected.get(name) or {}
+        parts = {part: [one.get(part), other.get(part)] for part in {*one, *other} if one.get(part) != other.get(part)}
+        rows.update({name: parts} if parts else {})
+    return rows
