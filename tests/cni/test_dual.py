@@ -38,3 +38,9 @@ def test_allowed_ips_are_blocks_of_both_versions(fabric):
         for unused, address in fabric.pods("calico", version=6).values():
             (own,) = [one for one in networks if one.version == 6 and ipaddress.ip_address(address) in one]
             assert own.prefixlen > 64, networks
+
+
+def test_a_trace_finds_the_pods(fabric):
+    fabric.play("site").ok()  # where this is run without what is before it
+    checks.traced(fabric, "calico", "flannel", 1)
+    checks.traced(fabric, "flannel", "calico", 1)
