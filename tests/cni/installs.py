@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 
 from cni_fabric import WORKLOADS
@@ -130,6 +131,25 @@ def calico_network(items, node, access):
     config = of_kind(items, "ConfigMap", "calico-config")["data"]
     text = config["cni_network_config"].replace("__KUBERNETES_NODE_NAME__", node)
     return text.replace("__CNI_MTU__", config["veth_mtu"]).replace("__KUBECONFIG_FILEPATH__", access)
+
+
+def install_plain(fabric, cluster):
+    """A network without objects of its own: all nodes take addresses of one range, of which each has its part by a file that no API server has."""
+    network = fabric.machinery.topology.cluster(cluster).pod_cidrs[0]
+    parts = dict(zip(fabric.nodes_of(cluster), ipaddress.ip_network(network).subnets(new_prefix=26)))
+    for node, part in parts.items():
+        for other, cidr in parts.items():
+            if other != node:
+                fabric.sh(
+                    node, "ip", "route", "replace", str(cidr), "via", fabric.machinery.machine(other).node.address
+                )
+        own = {"subnet": network, "rangeStart": str(part[10]), "rangeEnd": str(part[60])}
+        ipam = {"type": "host-local", "ranges": [[own]], "routes": [{"dst": "0.0.0.0/0"}]}
+        plugins = [{"type": "ptp", "ipMasq": True, "mtu": 1500, "ipam": dict(ipam, dataDir="/var/lib/cni/networks")}]
+        text = json.dumps({"cniVersion": "1.0.0", "name": "plain", "plugins": plugins})
+        fabric.configure(node, "10-plain.conflist", text)
+    fabric.ready(cluster)
+    fabric.ran(f"{cluster}: {', '.join(f'{node} {part}' for node, part in parts.items())}")
 
 
 CILIUM = ("cilium-operator",)
