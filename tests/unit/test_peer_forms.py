@@ -35,7 +35,9 @@ SHOWN = {
     "_dataplane/path_changes.py",
 }
 #: What chooses among the plan's rows of peers and changes none of their addresses.
-CHOSEN = {"_mesh/topology/generations.py"}
+CHOSEN = {"_mesh/topology/generations.py", "_mesh/topology/kubespan_rotation.py"}
+#: What asks which field of a peer a change concerns.
+FIELDS = {"_dataplane/safe_changes.py"}
 
 
 def naming(key: str, *rooms: str) -> set[str]:
@@ -62,7 +64,7 @@ def test_one_file_has_the_json_form_of_a_peer() -> None:
             "_mesh/fabric",
             "_mesh/topology",
         )
-        == FORM
+        == FORM | FIELDS
     )
     rooms = (
         "_dataplane",

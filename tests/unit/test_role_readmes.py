@@ -45,11 +45,8 @@ def test_every_variable_is_named(role):
     assert not missing
 
 
-@pytest.mark.parametrize("former", [False, True], ids=["new", "with accounts of an earlier release"])
-def test_no_fabric_has_another_name(former, tmp_path):
-    """Where nobody names the fabric all roles mean the same one, and accounts that were made under another name stay what they are."""
-    if former:
-        (tmp_path / ".config" / "multicluster" / "multicluster").mkdir(parents=True)
+def test_no_fabric_has_another_name(tmp_path):
+    """Where nobody names the fabric all roles mean the same one."""
     files = [role / "defaults" / "main.yml" for role in ROLES if (role / "defaults" / "main.yml").is_file()]
     names = sorted(
         name for file in files for name in yaml.safe_load(file.read_text("utf-8")) or {} if name.endswith("_fabric")
@@ -79,6 +76,4 @@ def test_no_fabric_has_another_name(former, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads((tmp_path / "said").read_text("utf-8"))
     assert len(said) > 15
-    assert {name: value for name, value in said.items() if value != "default"} == (
-        {"cluster_access_fabric": "multicluster"} if former else {}
-    )
+    assert set(said.values()) == {"default"}

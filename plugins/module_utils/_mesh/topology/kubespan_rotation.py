@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import typing as t
 
+from ..._dataplane.peer_spec import Peer
 from ..._plan.mesh_plan import KubespanPlan, MeshPlan
 from ..._plan.plan import Pending
 from ..._values.generations import NEXT, WHOLE_MESH, bypass_of_mesh
@@ -50,17 +51,14 @@ def rows(mesh: MeshPlan, records: Records) -> list[Data]:
         if record is None or (record.key is not None and is_weak(record.key)):
             continue
         announced = next(iter(peer.endpoints), None)
-        found.append(
-            {
-                "node": f"{peer.cluster}/{peer.node}",
-                "public_key": record.key or Pending(f"public key of {peer.node} towards {WHOLE_MESH}{NEXT}"),
-                "endpoint": f"{announced.rpartition(':')[0]}:{record.port}" if announced else None,
-                "allowed_ips": list(peer.allowed_ips),
-                "address": peer.address,
-                "persistent_keepalive": KEEPALIVE if record.phase in (PREPARED, ASIDE) else 0,
-                "phase": record.phase,
-            }
+        told = Peer(
+            record.key or Pending(f"public key of {peer.node} towards {WHOLE_MESH}{NEXT}"),
+            f"{announced.rpartition(':')[0]}:{record.port}" if announced else None,
+            tuple(peer.allowed_ips),
+            KEEPALIVE if record.phase in (PREPARED, ASIDE) else 0,
+            node=f"{peer.cluster}/{peer.node}",
         )
+        found.append(dict(told.to_json(), address=peer.address, phase=record.phase))
     count = collections.Counter(str(row["public_key"]) for row in found)
     return [row for row in found if count[str(row["public_key"])] == 1]
 
