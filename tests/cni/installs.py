@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import shutil
 
 from cni_fabric import WORKLOADS
+from mcnlab.pod_runtime import INSIDE, OWN_CNI
 
 FLANNEL = ("flannel", "flanneld", "kube-flannel.yml")
 
@@ -228,3 +230,59 @@ def plain_network(fabric, node, ranges):
     fabric.configure(
         node, "05-cilium.conflist", json.dumps({"cniVersion": "1.0.0", "name": "cilium", "plugins": plugins})
     )
+
+
+CILIUM_AGENT = (
+    "cilium.yaml",
+    "cilium-operator",
+    "cilium-agent",
+    "cilium-cni",
+    "cilium-health-responder",
+    "cilium-dbg",
+    "cilium-bpf",
+    "clang",
+)
+BPF_FILES, SETTINGS = "cilium/lib/bpf", "cilium/config"
+
+
+def install_cilium(fabric, cluster):
+    """With its chart's manifest: the operator on the first node, an agent on each, which compiles its programs and configures the runtime."""
+    items = fabric.manifest("cilium.yaml")
+    objects = [item for item in items if item["kind"] not in WORKLOADS]
+    fabric.apply(cluster, *sorted(objects, key=lambda item: item["kind"] != "Namespace"))
+    # Its container has the node's /proc elsewhere.
+    settings = dict(of_kind(items, "ConfigMap", "cilium-config")["data"], procfs="/proc")
+    first, *dummy = nodes = fabric.nodes_of(cluster)
+    for node in nodes:
+        for name, text in settings.items():
+            fabric.write(node, f"{SETTINGS}/{name}", text)
+    own = [f"--config-dir={INSIDE}/{SETTINGS}", f"--k8s-kubeconfig-path={fabric.access(first)}"]
+    fabric.daemon(
+        first,
+        "cilium-operator",
+        fabric.program(first, "cilium-operator"),
+        *own,
+        K8S_NODE_NAME=first,
+        CILIUM_K8S_NAMESPACE="kube-system",
+    )
+    for node in nodes:
+        start_cilium(fabric, node)
+    fabric.ready(cluster)
+    fabric.ran(f"Cilium's agents in {cluster}: {cilium_ranges(fabric, cluster, len(nodes))}")
+
+
+def start_cilium(fabric, node):
+    """What its DaemonSet does before, file systems above all, and the agent."""
+    for name in ("cilium-cni", "cilium-health-responder", "cilium-dbg", "clang"):
+        fabric.program(node, name)
+    shutil.copytree(fabric.programs / "cilium-bpf", fabric.folder(node) / BPF_FILES, dirs_exist_ok=True)
+    fabric.in_runtime(node, "mount", "-t", "bpf", "bpf", "/sys/fs/bpf")
+    own = [
+        f"--config-dir={INSIDE}/{SETTINGS}",
+        f"--k8s-kubeconfig-path={fabric.access(node)}",
+        f"--lib-dir={INSIDE}/cilium/lib",
+        f"--write-cni-conf-when-ready={INSIDE}/net.d/05-cilium.conflist",
+    ]
+    path = f"PATH={INSIDE}/{OWN_CNI}:/usr/sbin:/usr/bin:/sbin:/bin"
+    command = ["env", path, fabric.program(node, "cilium-agent"), *own]
+    fabric.daemon(node, "cilium-agent", *command, K8S_NODE_NAME=node, CILIUM_K8S_NAMESPACE="kube-system")
