@@ -51,14 +51,14 @@ def rows(mesh: MeshPlan, records: Records) -> list[Data]:
         if record is None or (record.key is not None and is_weak(record.key)):
             continue
         announced = next(iter(peer.endpoints), None)
-        told = Peer(
+        bypass = Peer(
             record.key or Pending(f"public key of {peer.node} towards {WHOLE_MESH}{NEXT}"),
             f"{announced.rpartition(':')[0]}:{record.port}" if announced else None,
             tuple(peer.allowed_ips),
             KEEPALIVE if record.phase in (PREPARED, ASIDE) else 0,
             node=f"{peer.cluster}/{peer.node}",
         )
-        found.append(dict(told.to_json(), address=peer.address, phase=record.phase))
+        found.append(dict(bypass.to_json(), address=peer.address, phase=record.phase))
     count = collections.Counter(str(row["public_key"]) for row in found)
     return [row for row in found if count[str(row["public_key"])] == 1]
 
