@@ -56,6 +56,16 @@ def test_every_folder_of_tests_has_its_row() -> None:
     assert folders - set(quoted("tests/README.md")) == set()
 
 
+def test_an_etcd_comes_with_kubernetes_wherever_that_is_built() -> None:
+    """A fresh machine has none, and what a part that runs alongside installs comes when it pleases."""
+    text = (REPO / "tests" / "run").read_text()
+    body = re.search(r"^kubernetes_need\(\) \{.*?^\}", text, re.M | re.S)
+    assert body and "apt_need etcd-server" in body[0] and body[0].index("apt_need") < body[0].index("build-kubernetes")
+    assert "/lab/build-kubernetes" not in text.replace(body[0], "").replace(
+        "shellcheck tests/run tests/lab/build-kubernetes", ""
+    )
+
+
 def test_a_piece_of_test_all_runs_every_scenario() -> None:
     text = (REPO / "tests" / "run").read_text()
     functions = dict(re.findall(r"^(\w+)\(\) \{(.*?)(?:^\}| \}$)", text, re.M | re.S))
