@@ -294,7 +294,8 @@ class Fabric:
                 os.killpg(process.pid, signal.SIGTERM)
                 process.wait(timeout=10)
                 file.seek(0)
-                writes.extend(f"{node} {name}: {line}" for line in _events(file.read().decode("utf-8", "replace")))
+                lines = _events(file.read().decode("utf-8", "replace"))
+                writes.extend(f"{node} {name}: {line}" for line in without_kube_proxy(lines))
                 file.close()
         for cluster, offset in offsets.items():
             with self._audit(cluster).open(encoding="utf-8") as log:
@@ -316,6 +317,22 @@ def _events(text):
     return [line for line in text.splitlines() if line.strip() and not line.startswith(("Timestamp", "[20"))] + [
         line for line in text.splitlines() if line.startswith("[20") and line.split("] ", 1)[-1].strip()
     ]
+
+
+def without_kube_proxy(lines):
+    """Lines of nft's monitor without the transactions of kube-proxy, which writes its own chains when it comes to it.
+
+    A transaction ends with the line of its process; of one that has not ended, lines of its chains are left out.
+    """
+    kept, transaction = [], []
+    for line in lines:
+        if not line.startswith("# new generation"):
+            transaction.append(line)
+            continue
+        if "tables-" not in line or not all(" KUBE-" in one for one in transaction):
+            kept.extend([*transaction, line])
+        transaction = []
+    return kept + [line for line in transaction if " KUBE-" not in line]
 
 
 def _wireguard_writes(before, after):
