@@ -89,7 +89,8 @@ def marked(owner: pathlib.Path) -> tuple[list[int], list[int]]:
 def end(pids: list[int], patience: float = 5.0) -> None:
     """End processes: politely for ``patience`` seconds (0: not at all), then for good; returns when they are gone."""
     known = {pid: start_time(pid) for pid in pids}
-    for number, wait in ((signal.SIGTERM, patience), (signal.SIGKILL, 10.0)):
+    # the init of a node is gone when the kernel has taken down all of its namespaces, which a busy machine does when it comes to it
+    for number, wait in ((signal.SIGTERM, patience), (signal.SIGKILL, 60.0)):
         if not wait:
             continue
         alive = [pid for pid, started in known.items() if started is not None and start_time(pid) == started]

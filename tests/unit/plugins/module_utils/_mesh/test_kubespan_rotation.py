@@ -58,9 +58,10 @@ OTHER = {"a1": KEYS["a2"], "a2": KEYS["g1"], "g1": KEYS["a1"]}  # of bypass devi
 
 
 def planned(
-    phases: t.Mapping[str, str] = {}, step: str = NO_STEP, hosts: t.Sequence[str] = (), **more: t.Any
+    phases: t.Mapping[str, str] | None = None, step: str = NO_STEP, hosts: t.Sequence[str] = (), **more: t.Any
 ) -> MeshPlan:
     """phases: {host: phase} of those with a record. more: ``unread``, a cluster; ``without``, hosts; ``registries``."""
+    phases = phases or {}
     found = listings(**more.get("changes", {}))
     for rows in found.values():
         for row in rows["nodes"]:
