@@ -76,6 +76,14 @@ def test_a_piece_of_test_all_runs_every_scenario() -> None:
     assert {path.name for path in (REPO / "tests" / "scenario").glob("test_*.py")} - named == set()
 
 
+def test_the_two_halves_of_api_are_all_of_it() -> None:
+    text = (REPO / "tests" / "run").read_text()
+    halves = re.findall(r"^api_\w+\(\) \{.* (tests/api/\S+)", text, re.M)
+    assert len(halves) == 2 and "api_first api_second" in text
+    found = [path.name for half in halves for path in REPO.glob(half.rstrip(";"))]
+    assert sorted(found) == sorted(path.name for path in (REPO / "tests" / "api").glob("test_*.py"))
+
+
 def test_every_command_of_help_can_be_given() -> None:
     """Help lists functions by their comment; which of them are commands is another list."""
     text = (REPO / "tests" / "run").read_text("utf-8")
