@@ -39,8 +39,8 @@ server = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 server.bind(("::", int(sys.argv[1])))
 print("ready", flush=True)
 data, source = server.recvfrom(100)
+print(source[0].replace("::ffff:", ""), flush=True)  # first, since whoever has the answer may end this
 server.sendto(b"answer", source)
-print(source[0].replace("::ffff:", ""), flush=True)
 """
 CLIENT = """
 import socket, sys
