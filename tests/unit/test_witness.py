@@ -13,11 +13,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "scenario"))
 from harness import without_kube_proxy
 
 PROXY = ["delete rule ip nat KUBE-SERVICES handle 74", "# new generation 9 by process 40 (iptables-restor)"]
-OURS = ["add table inet multicluster-network-default", "# new generation 10 by process 41 (python3)"]
+OWNED = ["add table inet multicluster-network-default", "# new generation 10 by process 41 (python3)"]
 
 
 def test_transactions_of_kube_proxy_are_left_out_and_others_are_not():
-    assert without_kube_proxy([*PROXY, *OURS, *PROXY]) == OURS
+    assert without_kube_proxy([*PROXY, *OWNED, *PROXY]) == OWNED
 
 
 def test_one_that_touches_another_chain_too_is_a_write():
@@ -26,9 +26,9 @@ def test_one_that_touches_another_chain_too_is_a_write():
 
 
 def test_one_that_another_program_makes_in_its_chains_is_a_write():
-    foreign = [PROXY[0], "# new generation 9 by process 40 (nft)"]
-    assert without_kube_proxy(foreign) == foreign
+    unowned = [PROXY[0], "# new generation 9 by process 40 (nft)"]
+    assert without_kube_proxy(unowned) == unowned
 
 
 def test_of_one_that_has_not_ended_lines_of_other_chains_are_kept():
-    assert without_kube_proxy([PROXY[0], OURS[0]]) == [OURS[0]]
+    assert without_kube_proxy([PROXY[0], OWNED[0]]) == [OWNED[0]]
