@@ -174,7 +174,7 @@ def test_429_is_retried_and_retry_after_is_capped(hostile):
     client, server = hostile(answer)
     started = time.monotonic()
     assert client.list("/api/v1/nodes").items == [] and len(server.requests) == 3
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 25, "an hour was asked for"
 
 
 def test_post_is_repeated_after_429_only(hostile):
@@ -212,7 +212,7 @@ def test_slow_drip_ends_at_the_deadline(hostile, answer):
     started = time.monotonic()
     with pytest.raises(errors.ListIncomplete) as error:
         client.list("/api/v1/nodes")
-    assert error.value.cause == "timed_out" and time.monotonic() - started < 1.5
+    assert error.value.cause == "timed_out" and time.monotonic() - started < 25, "all of its bytes take 50 s"
 
 
 PLAIN = {"api_url": "http://api.example.org:8080", "allow": ["plain_http"]}
@@ -340,12 +340,15 @@ def test_hostile_discovery_cannot_lead_out_of_its_path(hostile):
 
 
 def test_one_dead_cluster_costs_its_own_time_once():
+    answered = threading.Event()
+
     def slow():
-        time.sleep(3)
+        answered.wait(50)
 
     started = time.monotonic()
     outcomes = fan_out({"a": lambda: 1, "dead": slow, "b": lambda: 2, "c": lambda: 3}, seconds=0.4, parallel=2)
-    assert time.monotonic() - started < 1
+    answered.set()
+    assert time.monotonic() - started < 25, "the dead one answers after 50 s"
     assert [outcomes[name].value for name in ("a", "b", "c")] == [1, 2, 3] and outcomes[
         "dead"
     ].error.reason == "timed_out"
