@@ -24,7 +24,8 @@ from hostile_server import HostileServer, make_certificate
 
 TOKEN = "t0ken-of-the-program"
 API_VERSION = "client.authentication.k8s.io/v1"
-QUICK = Limits(connect_seconds=2, request_seconds=2, list_seconds=3, tries=1)
+#: Seconds that a busy machine does not reach; a test about a deadline has its own.
+QUICK = Limits(connect_seconds=20, request_seconds=20, list_seconds=30, tries=1)
 
 
 @pytest.fixture(scope="module")
