@@ -74,7 +74,7 @@ import typing as t
 
 from ansible import constants as C, context
 from ansible.plugins.callback import CallbackBase
-from ansible_collections.multicluster.network.plugins.plugin_utils import digest_text
+from ansible_collections.multicluster.network.plugins.plugin_utils import digest_diff, digest_space, digest_text
 
 #: Warnings beyond these are counted.
 WARNINGS = 30
@@ -124,17 +124,17 @@ class CallbackModule(CallbackBase):
         self._details: t.TextIO | None = None
         self._opened = False
         self._reported: set[str] = set()
-        self._said = digest_text.Said()
-        self._repeats = digest_text.Repeats()
+        self._said = digest_space.Said()
+        self._repeats = digest_space.Repeats()
         self._refused = False
         self._limited = False
         self._next = ""  # what a report says is to be done comes last
         self._items: set[tuple[str, str]] = set()
         #: Who was at fault in each failure of a host, in their order; None is the host itself.
         self._at_fault: dict[str, list[list[str] | None]] = {}
-        self._diffs: digest_text.Room | None = None
-        self._warned = digest_text.Alike(WARNINGS)
-        self._refusals = digest_text.Held(WARNINGS)
+        self._diffs: digest_space.Room | None = None
+        self._warned = digest_space.Alike(WARNINGS)
+        self._refusals = digest_space.Held(WARNINGS)
         self._planned: set[str] = set()
         self._wrote: set[str] = set()
 
@@ -144,7 +144,7 @@ class CallbackModule(CallbackBase):
         """A line, on a terminal as many lines as its width asks for: a log is to be searched, a screen to be read."""
         columns = getattr(self._display, "columns", 0) if sys.stdout.isatty() else 0
         self._display.display(
-            "\n".join(row for line in text.split("\n") for row in digest_text.fitted(line, columns)), color=color
+            "\n".join(row for line in text.split("\n") for row in digest_space.fitted(line, columns)), color=color
         )
 
     def _detail(self, text: str) -> None:
@@ -324,11 +324,11 @@ class CallbackModule(CallbackBase):
             else [data.get("diff")]
         )
         for diff in found:
-            text = digest_text.uncoloured(self._get_diff(diff)) if diff else ""
+            text = digest_diff.uncoloured(self._get_diff(diff)) if diff else ""
             if text.strip():
                 who = task.get_name() if getattr(task, "run_once", False) else host  # one host speaks for all of them
                 sides = (diff.get("before"), diff.get("after")) if isinstance(diff, dict) else ()
-                for line in self._room().take(who, digest_text.short_diff(text, self._display.verbosity > 0, *sides)):
+                for line in self._room().take(who, digest_diff.short_diff(text, self._display.verbosity > 0, *sides)):
                     self._say(line, _DIFF_COLORS.get(line.strip()[:1]))
                 self._keep(f"{who}:\n{text}")
 
@@ -364,7 +364,7 @@ class CallbackModule(CallbackBase):
             self._say("custom stats: " + json.dumps(stats.custom, sort_keys=True, default=str))
         self._close()
 
-    def _room(self) -> digest_text.Room:
+    def _room(self) -> digest_space.Room:
         """What the screen has left for diffs; -v has no end."""
         if self._diffs is None:
             bounds = (
@@ -372,7 +372,7 @@ class CallbackModule(CallbackBase):
                 if self._display.verbosity > 0
                 else [int(self.get_option(name) or 0) for name in ("diff_lines_of_host", "diff_lines")]
             )
-            self._diffs = digest_text.Room(*bounds)
+            self._diffs = digest_space.Room(*bounds)
         return self._diffs
 
     def _warn(self, host: str, data: dict[str, t.Any]) -> None:
@@ -437,7 +437,7 @@ def _at_fault(host: str, task: t.Any, data: t.Mapping[str, t.Any]) -> tuple[str,
     if not getattr(task, "run_once", False):
         return host, None
     clusters = digest_text.clusters_at_fault(data)
-    return digest_text.some(clusters) or "run", clusters
+    return digest_space.some(clusters) or "run", clusters
 
 
 def _parts(result: t.Any) -> tuple[str, t.Any, dict[str, t.Any]]:

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.multicluster.network.plugins.module_utils._status import screen
 from ansible_collections.multicluster.network.plugins.module_utils._status.model import cut
 from ansible_collections.multicluster.network.plugins.module_utils._status.verdict import BROKEN, PROVEN, UNPROVEN
-from ansible_collections.multicluster.network.plugins.plugin_utils.digest_text import fitted
+from ansible_collections.multicluster.network.plugins.plugin_utils.digest_space import fitted
 
 RED, GREEN, YELLOW, BOLD, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
 _COLOURS = {BROKEN: RED, UNPROVEN: YELLOW, PROVEN: GREEN}

@@ -72,7 +72,7 @@ ended.set()
 [one.join() for one in workers]
 print(json.dumps({"seen": seen, "failed": failed[:5] + [len(failed)]}))
 """
-#: Counts what leaves an end of these connections and what arrives there, so that a lost packet is one that did not arrive. A connection that took long says
+#: Counts what leaves an end of these connections and what arrives there, so that a lost packet is one that did not arrive. A connection that took long proves
 #: nothing: a busy machine lets it wait, and a packet that was sent again looks the same whether it was lost or late.
 COUNTED = """
 table inet witness {{

@@ -15,7 +15,7 @@ import types
 import pytest
 import terminal
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import undone_lines
-from ansible_collections.multicluster.network.plugins.plugin_utils import digest_text
+from ansible_collections.multicluster.network.plugins.plugin_utils import digest_diff, digest_space, digest_text
 from digest_screen import Run
 from hypothesis import example, given, strategies as st
 
@@ -26,12 +26,12 @@ def test_the_diff_of_a_file_is_short_and_that_of_objects_whole():
         + "+  - line\n" * 50
         + "+link wireguard.gcp\n+  mtu: 1420\n"
     )
-    lines = digest_text.short_diff(text, False)
+    lines = digest_diff.short_diff(text, False)
     assert (
         lines[:2] == ["+link wireguard.gcp: mtu 1420", "+file /etc/x"]
         and lines[-1] == "(47 lines of files: -v shows them)"
     )
-    assert len(lines) == 6 and len(digest_text.short_diff(text, True)) == 56
+    assert len(lines) == 6 and len(digest_diff.short_diff(text, True)) == 56
 
 
 def test_a_changed_line_says_of_which_object_it_is():
@@ -40,7 +40,7 @@ def test_a_changed_line_says_of_which_object_it_is():
     before = "\n".join(["ConfigMap oslo/dns", *rows, "ConfigMap rome/dns", *rows, "file /etc/x", *rows, ""])
     after = before.replace("  line 15", "  line 15a").replace("rome/dns\n  line 0", "rome/dns\n  line 0b")
     lines = Run().callback._get_diff({"before": before, "after": after})
-    assert digest_text.short_diff(lines, False, before, after) == [
+    assert digest_diff.short_diff(lines, False, before, after) == [
         " ConfigMap oslo/dns",
         "-  line 15",
         "+  line 15a",
@@ -112,7 +112,7 @@ def test_a_refusal_that_the_verdict_named_the_table_only_counts():
     why = (
         "edge/shop/ingress: left out: '10.33.33.41' is a node's, which the mesh does not carry [host_network_in_clear]"
     )
-    said = digest_text.Said()
+    said = digest_space.Said()
     said.news(["not proven: 1 reason", "  service_mirror: refused " + why])
     assert said.news(
         ["CLUSTER  MESH", "edge     ok", "refused: " + why, "refused: edge/shop/web: the name is too long [x]"]
@@ -127,7 +127,7 @@ def test_a_refusal_that_the_verdict_named_the_table_only_counts():
 @given(st.lists(st.text("abcdefgh ", min_size=1, max_size=60), max_size=6))
 def test_of_what_was_not_said_before_nothing_is_left_out(lines):
     """Whatever a report says first is shown, in its order."""
-    said = digest_text.Said()
+    said = digest_space.Said()
     assert said.news(lines) == lines
 
 
@@ -145,7 +145,7 @@ def test_differences_begin_with_what_packets_depend_on():
     text = "--- before\n+++ after\n@@ -0,0 +1,12 @@\n" + "".join(f"+{name}\n+  of: {name}\n" for name in order)
     heads = [
         line[1:].partition(": of")[0]
-        for line in digest_text.short_diff(text, False)
+        for line in digest_diff.short_diff(text, False)
         if line[1:2] != " " and line[:1] == "+"
     ]
     assert heads == [
@@ -158,7 +158,7 @@ def test_differences_begin_with_what_packets_depend_on():
         "file /etc/x",
     ]
     other = "--- before\n+++ after\n@@ -0,0 +1,2 @@\n+file one\n+zone two\n+peer three\n"
-    assert digest_text.short_diff(other, False) == ["+file one", "+zone two", "+peer three"]
+    assert digest_diff.short_diff(other, False) == ["+file one", "+zone two", "+peer three"]
 
 
 def test_every_kind_of_object_of_a_node_has_its_place():
@@ -169,7 +169,7 @@ def test_every_kind_of_object_of_a_node_has_its_place():
         kinds |= set(re.findall(r'\b(?:plan|todo)\.(?:create|update|delete)\(\s*f?"([a-z]+)', path.read_text()))
     assert {"peer", "route", "link", "nftables", "file"} <= kinds
     text = "@@ -0,0 +1,99 @@\n" + "".join(f"+{kind} x\n" for kind in sorted(kinds))
-    assert [line.split()[0] for line in digest_text.short_diff(text, False)][:2] == ["+peer", "+route"]
+    assert [line.split()[0] for line in digest_diff.short_diff(text, False)][:2] == ["+peer", "+route"]
 
 
 def test_an_object_that_comes_whole_is_one_line():
@@ -177,7 +177,7 @@ def test_an_object_that_comes_whole_is_one_line():
         "@@ -0,0 +1,9 @@\n+peer wireguard.gcp abc\n+  allowed_ips:\n+  - 10.4.7.0/24\n+  - fd00::/64\n+  endpoint: 10.22.22.27:51821\n"
         "+link wireguard.gcp\n+  addresses: []\n+  mtu: 1420\n+route 10.4.0.0/16\n+  nested:\n+    of: x\n"
     )
-    assert digest_text.short_diff(text, False) == [
+    assert digest_diff.short_diff(text, False) == [
         "+peer wireguard.gcp abc: allowed_ips 10.4.7.0/24 fd00::/64, endpoint 10.22.22.27:51821",
         "+route 10.4.0.0/16",
         "+  nested:",
@@ -191,7 +191,7 @@ def test_an_object_that_comes_whole_is_one_line():
 def test_a_line_fits_a_terminal_and_loses_nothing(text, columns, lead):
     """But for words that are longer than a line: those are paths and commands, which are copied."""
     line = lead + text.strip()
-    rows = digest_text.fitted(line, columns)
+    rows = digest_space.fitted(line, columns)
     words = [word for row in rows for word in row.split()]
     joined = "".join(words)
     sign = line.strip()[:1] if line.strip()[:1] in ("+", "-") else ""  # what was added or removed goes on as such
@@ -199,12 +199,12 @@ def test_a_line_fits_a_terminal_and_loses_nothing(text, columns, lead):
         joined.replace(sign, "") == "".join(line.split()).replace(sign, "") if sign else joined == "".join(line.split())
     )
     assert all(len(row) <= columns or len(row.split()) <= 1 + bool(sign) for row in rows)
-    assert digest_text.fitted(line, 0) == [line]
+    assert digest_space.fitted(line, 0) == [line]
 
 
 def test_a_command_is_copied_in_one_piece():
     command = "ansible-playbook multicluster.network.mesh -e mesh_confirm_empty=true --limit aws_nodes"
-    rows = digest_text.fitted(
+    rows = digest_space.fitted(
         f"  a sentence of some words before it, which is long enough: {command}, and some after it", 79
     )
     assert any(command in row for row in rows)
@@ -289,7 +289,7 @@ def test_a_diff_of_all_clusters_is_no_hosts():
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_diff_moves_no_cursor(whole):
     """Nor with -v: what a cluster wrote into an object is shown, and does nothing."""
-    lines = digest_text.short_diff("+link \x1b]0;title\x07\x1b[2Jwg\u202e\n", whole)
+    lines = digest_diff.short_diff("+link \x1b]0;title\x07\x1b[2Jwg\u202e\n", whole)
     assert lines == ["+link ?]0;title??[2Jwg?"]
 
 
