@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apinet_allocate
-short_description: Hand out network IDs and public addresses on a network API server of plain custom resources
+short_description: Allocate network IDs and public addresses on a network API server of plain custom resources
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apinet_info
-short_description: Say how networks of tenants are mapped, and why something waits
+short_description: Gather information about mapped networks of tenants
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

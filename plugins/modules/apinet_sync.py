@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apinet_sync
-short_description: Map the networks of tenants to a network API server
+short_description: Manage the networks of tenants on a network API server
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: bgp_speaker
 version_added: 1.0.0
-short_description: Let a node announce addresses to its routers by BGP
+short_description: Configure a BGP speaker on a node
 author:
   - multicluster.network authors (@multicluster-network)
 description:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_info
-short_description: Tell who holds which address, and what a run of load_balancers would do
+short_description: Gather information about load-balancer addresses
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

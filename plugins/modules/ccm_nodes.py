@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_nodes
-short_description: Give nodes their provider ID, addresses and labels, as a cloud controller does
+short_description: Manage provider ID, addresses and labels of nodes, as a cloud controller does
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_objects
-short_description: Converge a set of objects in one or more clusters
+short_description: Manage a set of objects in one or more clusters
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

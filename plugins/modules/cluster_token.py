@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_token
-short_description: Keep kubeconfig files with short-lived tokens of a ServiceAccount
+short_description: Manage kubeconfig files with short-lived tokens of a ServiceAccount
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: clustermesh_info
-short_description: Say how the Kilo meshes of several clusters are joined
+short_description: Gather information about joined Kilo meshes
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: clustermesh_peers
-short_description: Join the Kilo meshes of several clusters
+short_description: Manage the Peers that join the Kilo meshes of several clusters
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)
@@ -111,7 +111,7 @@ EXAMPLES = r"""
     management: {cluster: mgmt, namespace: kilo, use_secrets: true}
     adopt: true
 
-- name: Take the mesh away
+- name: Remove the mesh
   multicluster.network.clustermesh_peers:
     fabric: demo
     clusters:

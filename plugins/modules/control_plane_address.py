@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: control_plane_address
-short_description: Keep one address with a healthy API server of a cluster
+short_description: Move a control plane's address to a healthy API server
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

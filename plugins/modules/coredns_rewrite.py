@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: coredns_rewrite
-short_description: Let names of other clusters' services resolve to their local mirrors
+short_description: Manage CoreDNS rewrites of names of other clusters' Services to their local mirrors
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

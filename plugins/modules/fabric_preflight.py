@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_preflight
-short_description: Say everything that stands in the way of a first run, at once
+short_description: Gather information about everything that would stop a first run
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

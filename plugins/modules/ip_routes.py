@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ip_routes
 version_added: 1.0.0
-short_description: Keep a set of routes in one routing table
+short_description: Manage routes of a routing table
 author:
   - multicluster.network authors (@multicluster-network)
 description:

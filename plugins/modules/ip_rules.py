@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ip_rules
 version_added: 1.0.0
-short_description: Keep a set of policy routing rules
+short_description: Manage IP policy routing rules
 author:
   - multicluster.network authors (@multicluster-network)
 description:

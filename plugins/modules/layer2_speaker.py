@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: layer2_speaker
 version_added: 1.0.0
-short_description: Let the nodes of a network segment hold addresses without a router
+short_description: Configure keepalived on the nodes of a network segment
 author:
   - multicluster.network authors (@multicluster-network)
 description:

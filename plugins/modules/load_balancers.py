@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: load_balancers
-short_description: Give Services of type LoadBalancer their addresses, and tell the load balancer of them
+short_description: Manage addresses of Services of type LoadBalancer, and the load balancer's configuration
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

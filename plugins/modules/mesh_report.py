@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mesh_report
-short_description: Judge a verification of the fabric and draw its tables
+short_description: Compute the verdict of a verification and its tables
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: network_sets
-short_description: Converge sets of other clusters' pod addresses, for network policies
+short_description: Manage sets of other clusters' pod addresses for network policies
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

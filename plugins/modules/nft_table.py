@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: nft_table
 version_added: 1.0.0
-short_description: Keep one table of nftables
+short_description: Manage an nftables table
 author:
   - multicluster.network authors (@multicluster-network)
 description:

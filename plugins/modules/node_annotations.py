@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_annotations
-short_description: Converge annotations of the nodes of several clusters
+short_description: Manage annotations of the nodes of several clusters
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_dataplane
-short_description: Converge the whole mesh dataplane of one node
+short_description: Manage the whole mesh dataplane of one node
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

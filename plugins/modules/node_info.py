@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_info
-short_description: Read everything about one node that a picture of the fabric needs
+short_description: Gather information about one node for the state of the fabric
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_probe
-short_description: Prove from one node that its pods reach other pods
+short_description: Verify from one node that its pods reach other pods
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

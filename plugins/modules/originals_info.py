@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: originals_info
-short_description: Find the programs whose place this collection can take, and turn what they were told into an inventory
+short_description: Gather information about upstream programs, and propose an inventory from their settings
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: peer_ranges
 version_added: 1.0.0
-short_description: Change the pod ranges of WireGuard peers that a node has
+short_description: Manage pod ranges of a node's WireGuard peers
 author:
   - multicluster.network authors (@multicluster-network)
 description:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: run_batch
-short_description: Find out whether every node of a batch is reached after its change
+short_description: Check whether every node of a batch is reached after its change
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: run_changes
-short_description: Note what a run has carried out, before it is read again
+short_description: Record what a run has changed, before it is read again
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: run_handover
-short_description: Hand what a job of a workflow found to the next ones
+short_description: Export the results of a workflow's job to the next jobs
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: run_lock
-short_description: Let one run on a fabric at a time
+short_description: Take or release the lock of a fabric
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)
@@ -89,7 +89,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: One run at a time, wherever it is started
+- name: Take the lock of the fabric, wherever it is started
   multicluster.network.run_lock:
     fabric: demo
     scope: fabric

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: run_outcome
-short_description: Say how a run ended, by cluster and capability
+short_description: Report the outcome of a run, by cluster and capability
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)
@@ -46,7 +46,7 @@ EXAMPLES = r"""
   register: outcome
   run_once: true
 
-- name: Say how it ended
+- name: Report the outcome
   ansible.builtin.debug:
     msg: "{{ outcome.text }}"
   failed_when: not outcome.ok

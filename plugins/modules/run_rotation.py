@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: run_rotation
-short_description: Give a run of rotate_keys its next step
+short_description: Choose the next step of a run of rotate_keys
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

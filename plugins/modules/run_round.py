@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: run_round
-short_description: Find out whether another round of the tenants is needed
+short_description: Check whether another round of the tenants is needed
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

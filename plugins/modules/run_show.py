@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: run_show
-short_description: Print a result that the run keeps
+short_description: Print a result of the run
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: service_imports
-short_description: Multi-Cluster Services, ServiceExports of all clusters become ServiceImports in all of them
+short_description: Manage ServiceImports from the ServiceExports of all clusters
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

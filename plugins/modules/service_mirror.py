@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: service_mirror
-short_description: Mirror Services between clusters, and join Services of the same name to global ones
+short_description: Manage mirrors of Services of other clusters, and global Services
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

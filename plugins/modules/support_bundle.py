@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: support_bundle
-short_description: Pack what is known of a fabric for a bug report, without its secrets
+short_description: Create a bundle for a bug report, without secrets
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

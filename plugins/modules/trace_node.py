@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: trace_node
-short_description: Take part in a trace of packets on one node
+short_description: Record and send packets of a trace on one node
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

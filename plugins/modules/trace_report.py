@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: trace_report
-short_description: Say where a traced packet ended, and why
+short_description: Report where a traced packet ended, and why
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: wireguard_device
 version_added: 1.0.0
-short_description: Keep a WireGuard device with its key, addresses and peers
+short_description: Manage a WireGuard device with its key, addresses and peers
 author:
   - multicluster.network authors (@multicluster-network)
 description:

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: wireguard_key
 version_added: 1.0.0
-short_description: Keep a WireGuard private key on its host
+short_description: Manage a WireGuard private key on its host
 author:
   - multicluster.network authors (@multicluster-network)
 description:

@@ -30,7 +30,7 @@ PLAY = """
   hosts: clusters
   gather_facts: false
   tasks:
-    - name: One run at a time
+    - name: Take the lock of the fabric
       ansible.builtin.include_role:
         name: multicluster.network.run_lock
       run_once: true

@@ -29,7 +29,7 @@ http.server.HTTPServer(("", 8080), Answer).serve_forever()
 """
 RELEASING = [
     "TASK [multicluster.network.bgp_speaker : Announce, or stop]",
-    "TASK [multicluster.network.load_balancers : Release what nobody announces any more]",
+    "TASK [multicluster.network.load_balancers : Release addresses that no node announces]",
 ]
 STATE = {}
 

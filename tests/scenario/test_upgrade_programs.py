@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The reconciler and its timer, replaced by their role alone: an upgrade, the way back, and the upgrade again, under traffic.
 
-Nobody runs the fabric's playbooks here but the service and the timer on one node. All pairs of pods of different clusters send 100 echoes a second
+The service and the timer on one node run the fabric's playbooks, and nobody else does. All pairs of pods of different clusters send 100 packets a second
 together, from the first mesh of the former revision to the end. The tests build on each other.
 """
 
@@ -15,12 +15,16 @@ import json
 import tarfile
 
 import pytest
+from counted_traffic import counted_traffic
+from rotation_lab import pods_of
 from service_lab import make_fluentd, make_pod, remove_pod
 from test_continuous import HOME, RECONCILER, idle, inventory, journal, measured, mirrored, peers, put
 from test_upgrade import VARIABLES, former, present  # noqa: F401 pylint: disable=unused-import
 
 #: Services lead nowhere without them, so a run of the timer fails.
 PROXIES = True
+#: Packets a second of each of the eight flows.
+RATE = 13
 STATE = {}
 UNITS = ["multicluster-reconciler-default.service", "multicluster-site.service", "multicluster-site.timer"]
 
@@ -105,13 +109,12 @@ def test_the_former_role_keeps_the_fabric(fabric, former):  # noqa: F811
     STATE["pods"] = list(make_fluentd(fabric))
     follows(fabric, former, STATE["pods"])
     assert units(fabric) == UNITS
-    STATE["streams"] = {
-        (row["source"], row["address"]): STATE["stack"].enter_context(
-            fabric.pinging(row["source"], row["address"], inside="pod-exec", every=0.08)
-        )
-        for row in fabric.all_reach()
-        if row["cross"]
-    }
+    pods = pods_of(fabric)
+    members = {node: "/run/netns/" + namespace for node, (_cluster, namespace, _address) in pods.items()}
+    flows = [(one, two, pods[two][2]) for one in pods for two in pods if pods[one][0] != pods[two][0]]
+    STATE["counted"] = STATE["stack"].enter_context(
+        counted_traffic(fabric.state / "traffic", members, flows, RATE, 0, 0)
+    )
 
 
 @pytest.mark.parametrize("times", ["upgrade", "downgrade", "upgrade again"])
@@ -132,12 +135,10 @@ def test_the_role_alone_replaces_both(fabric, former, present, times):  # noqa: 
     follows(fabric, revision, STATE["pods"])
 
 
-def test_no_echo_was_lost(fabric):
+def test_no_packet_was_lost(fabric):
     STATE["stack"].close()
-    counts = {pair: (echoes.sent, echoes.lost) for pair, echoes in STATE["streams"].items()}
-    fabric.ran(f"echoes: {sum(sent for sent, lost in counts.values())} sent, {counts}")
-    assert all(sent > 500 for sent, lost in counts.values())
-    assert not {pair: count for pair, count in counts.items() if count[1]}
+    fabric.ran(str(STATE["counted"]))
+    assert STATE["counted"].sent > 8 * 500 and STATE["counted"].lost == 0, STATE["counted"]
 
 
 def test_absent_leaves_nothing_of_either(fabric, present):  # noqa: F811

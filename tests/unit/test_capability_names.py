@@ -238,14 +238,21 @@ def test_a_former_tag_is_named_instead_of_doing_nothing(tag, new, tmp_path):
 
 @pytest.mark.parametrize(
     "tag, stays",
-    [("ccm_nodes", "Probe, and move where needed"), ("control_plane_address", "Give nodes their provider ID")],
+    [
+        ("ccm_nodes", "Probe the API servers and move the address"),
+        ("control_plane_address", "Set provider ID, addresses"),
+    ],
 )
 def test_each_part_of_adopt_has_a_tag_of_its_own(tag, stays, tmp_path):
     """As the guide says; leaving one out must not leave out the other."""
     code, shown = play(tmp_path, "multicluster.network.adopt", "--list-tasks")
-    assert code == 0 and all(name in shown for name in ("Probe, and move where needed", "Give nodes their provider ID"))
+    assert code == 0 and all(
+        name in shown for name in ("Probe the API servers and move the address", "Set provider ID, addresses")
+    )
     code, shown = play(tmp_path, "multicluster.network.adopt", "--list-tasks", "--skip-tags", tag)
-    found = [name for name in ("Probe, and move where needed", "Give nodes their provider ID") if name in shown]
+    found = [
+        name for name in ("Probe the API servers and move the address", "Set provider ID, addresses") if name in shown
+    ]
     assert code == 0 and found == [stays], shown
 
 

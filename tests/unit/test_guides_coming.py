@@ -18,7 +18,7 @@ PAGES = {path.stem: path.read_text("utf-8") for path in sorted(RST.glob("guide_f
 SETTINGS, COMING = ((RST / name).read_text("utf-8") for name in ("guide_settings.rst", "guide_coming.rst"))
 #: Section of the page of settings -> program, by the label above the program's title. tests/unit/test_guide_settings.py compares the rows with the reader.
 TABLES = dict(re.findall(rf"(?m)^\.\. _{re.escape(LABEL)}guide_settings\.(\w+):\n\n(.+)\n-{{4,}}\n", SETTINGS))
-QUESTIONS = ["What maps to what", "Every key", "What is different, and why", "What is lost", "What is gained"]
+QUESTIONS = ["Mapping of objects", "Settings", "Differences", "Features lost", "Features gained"]
 
 
 def sections(text):
@@ -36,7 +36,7 @@ def test_every_program_has_its_table_on_one_page():
     linked = [
         label
         for text in PAGES.values()
-        for label in re.findall(rf"<{re.escape(LABEL)}guide_settings\.(\w+)>", sections(text)["Every key"])
+        for label in re.findall(rf"<{re.escape(LABEL)}guide_settings\.(\w+)>", sections(text)["Settings"])
     ]
     assert sorted(linked) == sorted(TABLES)
     assert sorted(TABLES.values()) == sorted(program.title for program in PROGRAMS.values())
@@ -51,4 +51,4 @@ def test_what_can_be_taken_over_in_place_has_a_way_back():
     for page, text in PAGES.items():
         if page == "guide_from_kubespan":
             continue
-        assert "The way back" in sections(text) or "The way back is the playbook ``semaphore.release``" in text, page
+        assert "Roll back" in sections(text) or "The way back is the playbook ``semaphore.release``" in text, page

@@ -102,10 +102,10 @@ BOOKS = pathlib.Path(__file__).parents[2] / "playbooks"
 #: The plays that do something on every node, where all nodes may be lost.
 ON_NODES = {
     "plays/mesh.yml": ["Converge the nodes", "Converge the nodes that have new peers"],
-    "plays/verify.yml": ["Prove the mesh on every node"],
+    "plays/verify.yml": ["Verify the mesh on every node"],
     "plays/announce.yml": ["Announce addresses of Services"],
     "plays/mesh_away.yml": ["Remove peers, routes, devices, files and the boot unit"],
-    "semaphore/release.yml": ["Leave devices, keys and routes as they are"],
+    "semaphore/release.yml": ["Release the nodes, with devices, keys and routes in place"],
 }
 
 

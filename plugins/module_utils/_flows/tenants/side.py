@@ -24,7 +24,7 @@ from .store import Writer, gather
 
 
 def allocate(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
-    """Hand out IDs and addresses. ``request`` has the module's options. Raises ValueRefused for those that make no sense."""
+    """Allocate IDs and addresses. ``request`` has the module's options. Raises ValueRefused for those that make no sense."""
     lowest, highest = request.get("min_id", allocation.MIN_ID), request.get("max_id", allocation.MAX_ID)
     check_range(lowest, highest)
     try:

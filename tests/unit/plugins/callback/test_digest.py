@@ -150,14 +150,14 @@ def test_an_error_that_a_report_has_shown_is_not_repeated_while_the_run_goes_on(
 @pytest.mark.parametrize("check_mode", [False, True])
 def test_what_was_done_for_the_others_is_reported_alongside_a_failure(check_mode):
     """One task serves all clusters: one that cannot be served hides nothing of what the others got, or would get."""
-    run = Run().play("Give Services their addresses").task("Give", check_mode=check_mode, run_once=True)
+    run = Run().play("Assign addresses to Services").task("Give", check_mode=check_mode, run_once=True)
     run.now.diff = True
     diff = {"before": "", "after": "Service berlin/web/nginx\n"}
     run.result("berlin", "failed", msg="cluster oslo: no route", diff=diff, **changes(Service=2))
     lines = run.end()
     assert lines[:3] == ["FAILED oslo: Give: cluster oslo: no route", "Give:", "  +Service berlin/web/nginx"]
     assert lines[3].startswith(
-        f"Give Services their addresses: 1 failed; {'would create' if check_mode else 'created'} 2 Services ("
+        f"Assign addresses to Services: 1 failed; {'would create' if check_mode else 'created'} 2 Services ("
     )
     assert lines[4].endswith(
         ": 1 hosts, 0 changed, 1 would change; clusters at fault: oslo"
