@@ -98,7 +98,7 @@ def page(name: str, row: dict[str, t.Any], read: t.Any) -> str:
             ),
             "",
         ]
-    texts += ["What differs here", "-----------------", ""]
+    texts += ["Differences", "-----------", ""]
     for note in row["notes"]:
         lines = _text(note)
         texts += [f"* {lines[0]}", *(f"  {line}" for line in lines[1:])]
