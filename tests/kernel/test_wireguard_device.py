@@ -124,6 +124,15 @@ def test_whole_life(node, desired, implementation):
     assert pathlib.Path(desired["private_key_file"]).exists()
 
 
+def test_the_kernel_gives_it_no_address(node, desired):
+    """As of the kernel's own WireGuard: network plugins that take every device with an address for an uplink leave it alone."""
+    run(node, desired)
+    assert "UP" in link(node)["flags"] and link(node)["addr_info"] == []
+    node.run("ip", "link", "set", NAME, "down")
+    run(node, desired)
+    assert "UP" in link(node)["flags"] and link(node)["addr_info"] == []
+
+
 def test_what_was_changed_by_hand_comes_back(node, desired):
     run(node, desired)
     node.run("wg", "set", NAME, "listen-port", "4", "peer", KEYS[3], "allowed-ips", "10.4.7.0/24")

@@ -111,6 +111,7 @@ def _start_wireguard_go(name: str) -> None:
     try:
         if _wait(lambda: socket_state(name) == "alive" and name in links.link_names(), _START_TIMEOUT):
             read_device(name, USERSPACE)
+            _keep_without_address(name)
             return
         reason = "it did not open its control socket"
     except LinuxError as error:
@@ -119,6 +120,14 @@ def _start_wireguard_go(name: str) -> None:
     if not _inotify_left():
         reason = "it watches its control socket by inotify, and of that no instance is left: raise fs.inotify.max_user_instances"
     raise LinuxError("start wireguard-go for", name, reason)
+
+
+def _keep_without_address(name: str) -> None:
+    """As the kernel's own WireGuard is: a plugin like Cilium takes each device with an address for an uplink, and its MTU for that of pods."""
+    try:
+        links.keep_without_address(links.link_index(name))
+    except NetlinkRefused as error:
+        raise LinuxError("set", name, str(error)) from None
 
 
 def _inotify_left() -> bool:

@@ -35,8 +35,9 @@ _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_TXQLEN, _IFLA_OPERSTATE, _IFLA_LIN
     18,
     20,
 )
-_IFLA_MASTER, _IFLA_STATS64 = 10, 23
+_IFLA_MASTER, _IFLA_STATS64, _IFLA_AF_SPEC = 10, 23, 26
 _IFLA_INFO_KIND = 1
+_IFLA_INET6_ADDR_GEN_MODE, _ADDR_GEN_MODE_NONE = 8, 1
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_FLAGS, _IFA_PROTO = 1, 2, 8, 11
 _IFA_F_PERMANENT = 0x80
 _IFF_UP, _IFF_LOWER_UP = 0x1, 0x10000
@@ -222,6 +223,16 @@ def change_link(
         body += attribute(kind, _U32.pack(number)) if number is not None else b""
     body += attribute(_IFLA_IFALIAS, alias.encode("utf-8")) if alias is not None else b""
     _write(RTM_NEWLINK, 0, body)
+
+
+def keep_without_address(index: int) -> None:
+    """Have the kernel give a link no link-local address when it goes up. A kernel without IPv6 gives none. Raises NetlinkRefused."""
+    six = attribute(ADDRESS_FAMILIES[6], attribute(_IFLA_INET6_ADDR_GEN_MODE, bytes([_ADDR_GEN_MODE_NONE])))
+    try:
+        _write(RTM_NEWLINK, 0, _LINK.pack(0, 0, index, 0, 0) + attribute(_IFLA_AF_SPEC, six))
+    except NetlinkRefused as error:
+        if error.errno != errno.EAFNOSUPPORT:
+            raise
 
 
 def remove_link(index: int) -> None:
