@@ -119,14 +119,16 @@ def node_ports(fabric, here, there):
 
 
 def hosts(fabric, here, there):
-    """A client on the host's network has answers from pods of its own cluster, and none from another cluster."""
+    """A client on the host's network has answers from pods of all clusters; those of another one see an address that its node holds inside its pods' ranges."""
     clients = fabric.pods(here, "host")
     for node, (pod, unused) in clients.items():
         near = [address for unused_name, address in fabric.pods(here).values()]
         far = [address for unused_name, address in fabric.pods(there).values()]
-        seen = fabric.ask(here, pod, near + far)
+        seen, held = fabric.ask(here, pod, near + far), fabric.sh(node, "ip", "-o", "address")
         assert all(seen[address] for address in near), (node, seen)
-        assert not any(seen[address] for address in far), (node, seen)
+        sources = {seen[address] for address in far}
+        assert "" not in sources and {fabric.cluster_of_address(source) for source in sources} == {here}, (node, seen)
+        assert all(f"inet {source}/" in held for source in sources), (node, seen, held)
 
 
 def traced(fabric, source, target, most=None):

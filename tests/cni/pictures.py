@@ -11,7 +11,12 @@ import xml.etree.ElementTree
 
 IMAGES = pathlib.Path(__file__).resolve().parents[2] / "docs" / "docsite" / "rst" / "images"
 #: The picture in which a plugin's nodes are, by the name of their cluster in the labs of this folder.
-PICTURES = {"calico": "packet_plugins.svg", "flannel": "packet_plugins.svg", "cilium": "packet_cilium.svg"}
+PICTURES = {
+    "agent": "packet_cilium_agent.svg",
+    "calico": "packet_plugins.svg",
+    "cilium": "packet_cilium.svg",
+    "flannel": "packet_plugins.svg",
+}
 _WAYS = re.compile(r"in by (\S+), out by (\S+)\Z")
 _ROUTE = re.compile(r"route (\S+?)(/\d+ dev \S+) ")
 
@@ -45,4 +50,4 @@ def missing(hops):
 
 def _kind(device):
     """A pod's own device and the mesh's as pictures call them."""
-    return re.sub(r"\A(cali|veth)\w+\Z", "\\1…", re.sub(r"\A(wireguard\.).+\Z", "device \\1", device))
+    return re.sub(r"\A(cali|lxc|veth)\w+\Z", "\\1…", re.sub(r"\A(wireguard\.).+\Z", "device \\1", device))

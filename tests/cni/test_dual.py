@@ -26,6 +26,17 @@ def test_pods_get_addresses_of_both_versions(fabric):
         assert "MASQUERADE" in fabric.sh(node, "ip6tables-save", "-t", "nat"), node
 
 
+def test_our_table_alone_keeps_addresses_of_both_versions_from_their_masquerade(fabric):
+    """Without the pools that the mesh writes for other clusters where it may."""
+    never = {"calico_ippools": "never"}
+    fabric.play("site", variables=never).ok()
+    assert fabric.all_kept() == fabric.all_kept(version=6) == 12
+    fabric.play("site", variables=dict(never, keep_pod_addresses=False))
+    for version in (4, 6):
+        lost = [row for row in fabric.pairs(version=version) if row[0] != fabric.cluster_of_address(row[3])]
+        assert len(lost) == 8 and not any(row[4] for row in lost), lost
+
+
 def test_pods_of_both_clusters_reach_each_other_with_their_own_addresses(fabric):
     assert checks.joined(fabric) == 12
 
