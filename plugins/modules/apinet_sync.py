@@ -128,7 +128,7 @@ EXAMPLES = r"""
     watch_namespace: team-a
     kinds: [Network, NetworkInterface]
 
-- name: A tenant leaves
+- name: Remove a tenant
   multicluster.network.apinet_sync:
     fabric: demo
     clusters: "{{ tenants_clusters }}"

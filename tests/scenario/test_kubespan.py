@@ -105,7 +105,7 @@ def test_what_another_cluster_takes_of_a_nodes_identity_costs_that_node_nothing(
     fabric.kubectl("gcp", "annotate", "--overwrite", "node", thief, *stolen)
     with fabric.pinging(other, notes[ADDRESS]) as answers:
         run = play(fabric, "mesh", "--limit", other, node_dataplane_max_deletes=-1).ok()
-        said = run.out[run.out.rindex("Clusters and capabilities") :]
+        said = run.out[run.out.rindex("table of clusters and capabilities") :]
         assert f"refused: gcp/{thief}: key" in said and f"is held by aws/{robbed}, which keeps it" in said, said
         peers = fabric.wireguard(other)["kubespan"]["peers"]
         assert set(peers) == set(before[other]) - {own[KEY]}
@@ -114,7 +114,7 @@ def test_what_another_cluster_takes_of_a_nodes_identity_costs_that_node_nothing(
         assert not play(fabric, "mesh", "--limit", other, node_dataplane_max_deletes=-1).ok().changed
         # all of them: the hosts' own word puts the liar's node right, and the run says so
         run = play(fabric, "site").ok()
-        said = run.out[run.out.rindex("Clusters and capabilities") :]
+        said = run.out[run.out.rindex("table of clusters and capabilities") :]
         assert f"mended in this run: refused: gcp/{thief}: key" in said and "all green" in run.out
     assert answers.sent > 20 and answers.lost == 0, answers
     for node in (robbed, other):

@@ -28,7 +28,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("", 8080), Answer).serve_forever()
 """
 RELEASING = [
-    "TASK [multicluster.network.bgp_speaker : Announce, or stop]",
+    "TASK [multicluster.network.bgp_speaker : Manage the BGP speaker]",
     "TASK [multicluster.network.load_balancers : Release addresses that no node announces]",
 ]
 STATE = {}

@@ -74,7 +74,7 @@ def test_what_arrives_is_shown_hop_by_hop_and_leaves_nothing(fabric, question):
 
 def test_only_the_nodes_of_the_way_are_visited(fabric):
     run, dummy = trace(fabric, **lab.PING)
-    part = run.out.split("PLAY [Follow the packets]")[1].split("PLAY [")[0]
+    part = run.out.split("PLAY [Trace the packets]")[1].split("PLAY [")[0]
     assert f"[{lab.A}]" in part and f"[{lab.B}]" in part and f"[{lab.A2}]" not in part and f"[{lab.B2}]" not in part
 
 

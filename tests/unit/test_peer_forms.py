@@ -114,7 +114,7 @@ def test_claims_are_read_in_one_place() -> None:
 
 def test_the_forms_that_the_guide_names_are_there() -> None:
     guide = (ROOT / "docs" / "docsite" / "rst" / "guide_design.rst").read_text("utf-8")
-    section = guide.split("A peer on its way")[1].split("Trust\n-----")[0]
+    section = guide.split("The path of a peer")[1].split("Trust\n-----")[0]
     named = re.findall(r"``(_[a-z_/]+\.py)``", section)
     assert "in four forms" in section and len(re.findall(r"^[1-9]   ", section, re.MULTILINE)) == 4
     assert len(named) >= 8 and not [name for name in named if not (UTILS / name).is_file()]

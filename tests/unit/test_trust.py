@@ -94,7 +94,7 @@ def promised() -> list[tuple[str, str]]:
 
 def rows_of_the_table() -> list[str]:
     """The left column of every row; a line with nothing there goes on with the row above."""
-    text = GUIDE.read_text("utf-8").split("What becomes of a hostile input\n", 1)[1]
+    text = GUIDE.read_text("utf-8").split("Handling of hostile input\n", 1)[1]
     rule, _head, body = re.split(r"^=+  =+$", text, maxsplit=3, flags=re.MULTILINE)[:3]
     width = len(re.search(r"^=+", text[len(rule) :]).group())  # type: ignore[union-attr]
     return [line[:width].strip() for line in body.strip("\n").splitlines() if line[:width].strip()]
