@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -153,6 +154,22 @@ class Pair:
     def device(self, host):
         return self.nodes[host].run("wg", "show", "interfaces").split()
 
+    def seen(self, host):
+        """What a boot must bring back, without counters."""
+        node = self.nodes[host]
+        peers = [line.split("\t")[:5] for line in node.run("wg", "show", "all", "dump").splitlines()]
+        texts = (node.run("ip", "-o", *words) for words in (("-4", "address"), ("-4", "route", "show", "table", "all")))
+        shown = (sorted(re.sub(r"(?m)^\d+: ", "", text).splitlines()) for text in texts)
+        return [sorted(peers), *shown]
+
+    def boot(self, host):
+        """The devices go, files stay, and the boot unit's program runs."""
+        node = self.nodes[host]
+        for name in self.device(host):
+            node.run("ip", "link", "del", name)
+        (code,) = node.run("sh", "-c", "ls /usr/local/lib/multicluster-network/pair/*.pyz").split()
+        node.run(sys.executable, "-B", code, "/var/lib/multicluster-network/pair/dataplane.json")
+
 
 SERVER = """
 import socket, sys
@@ -217,6 +234,18 @@ def test_a_change_waits_for_its_confirmation_only_where_it_could_cut_the_node_of
     with connection(pair):
         pair.step(GO_ASIDE)
     assert pair.opened == ["a", "b"]
+
+
+@pytest.mark.parametrize("pair", ["strict"], indirect=True)
+def test_a_boot_brings_back_what_the_node_had_after_each_step(pair):
+    """Also after the last one: whether a node has booted since its keys changed makes no difference."""
+    for step in (NO_STEP, PREPARE, GO_ASIDE, RENEW, GO_BACK, DONE, NO_STEP):
+        pair.step(step)
+        before = pair.seen("a")
+        pair.boot("a")
+        assert pair.seen("a") == before, step
+        result = pair.apply("a", pair.plan(NO_STEP, pair.keys))
+        assert not result["changed"], (step, result["diff"])
 
 
 @contextlib.contextmanager

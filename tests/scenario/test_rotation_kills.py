@@ -42,7 +42,11 @@ STATE = {}
 
 
 def test_the_mesh_is_there(fabric):
+    """Every node has booted since, so that what only a boot starts, such as our unit, is up on all of them and a node that loses power is no different."""
     first_mesh(fabric)
+    for node in fabric.nodes:
+        fabric.lab("node-rebuild", node)
+    fabric.all_reach()
 
 
 def test_without_a_rotation_nothing_is_lost(fabric):

@@ -351,6 +351,21 @@ def with_unread_devices(spec: NodeSpec, previous: NodeState | None) -> NodeSpec:
     return spec._replace(devices=(*others, *found))
 
 
+def with_kept_ways(spec: NodeSpec, previous: NodeState | None) -> NodeSpec:
+    """A wish in which a device has the address of both ways from the first rotation of its key on, see HOST_ADDRESS.
+
+    It stays on the device, so it stays in the record as well: a boot brings back what the node had.
+    """
+    kept = {device.name for device in (previous.devices if previous else ()) if device.wireguard.either_way}
+    if kept.isdisjoint(device.name for device in spec.devices):
+        return spec
+    devices = (
+        device._replace(wireguard=device.wireguard._replace(either_way=True)) if device.name in kept else device
+        for device in spec.devices
+    )
+    return spec._replace(devices=tuple(devices))
+
+
 def with_own_port(device: NodeDevice, previous: NodeState | None) -> NodeDevice:
     """A device whose port the plan could not know keeps that of the confirmed state."""
     if device.listen_port_known:

@@ -21,6 +21,7 @@ from ..._dataplane.node_spec import (
     peer_budget,
     spec_of_state,
     state_to_keep,
+    with_kept_ways,
     with_unread_devices,
 )
 from ..._linux.errors import LinuxError
@@ -226,7 +227,7 @@ class NodeDataplane:
     def _parts(self) -> t.Iterator[parts.Part]:
         """Each part when all before it are planned, which tells it what it depends on."""
         self.previous = previous = persistence.load_state(self.spec.fabric)
-        self.spec = spec = with_unread_devices(self.spec, previous)
+        self.spec = spec = with_kept_ways(with_unread_devices(self.spec, previous), previous)
         if spec.kubespan and any(is_bypass(device.name) for device in spec.devices):
             from .kubespan import bypass
 

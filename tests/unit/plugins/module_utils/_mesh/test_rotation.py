@@ -15,6 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.no
     parse_node,
     parse_node_device,
     state_to_keep,
+    with_kept_ways,
     with_unread_devices,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.peer_spec import EMPTY, Dump, LivePeer
@@ -297,6 +298,25 @@ def test_the_address_of_both_ways_is_added_and_never_removed() -> None:
     assert plan_device(wish(either_way=True), actual(OLD)).work["add_addresses"] == [HOST_ADDRESS]
     assert not plan_device(wish(), actual(OLD, [HOST_ADDRESS])).changed
     assert plan_device(wish(), actual(OLD, ["10.0.0.1/32"])).work["remove_addresses"] == ["10.0.0.1/32"]
+
+
+def test_a_node_that_boots_has_the_address_of_both_ways_again() -> None:
+    """A record without it would make a node that has booted differ from one that has not."""
+    main = {
+        "name": "wireguard.gcp",
+        "remote": "gcp",
+        "listen_port": 51821,
+        "private_key_file": "/keys/wireguard.gcp.key",
+    }
+    rotating = {"fabric": "demo", "devices": [dict(main, either_way=True), bypass_row()]}
+    before = NodeState.of_json(state_to_keep(parse_node(rotating), None).to_json())
+    after = with_kept_ways(parse_node({"fabric": "demo", "devices": [main]}), before)
+    kept = NodeState.of_json(state_to_keep(after, before).to_json())
+    assert [(row.name, row.wireguard.either_way) for row in kept.devices] == [("wireguard.gcp", True)]
+    assert with_kept_ways(parse_node({"fabric": "demo", "devices": [main]}), kept) == after
+    assert with_kept_ways(parse_node({"fabric": "demo", "devices": [main]}), None).devices == (
+        parse_node_device(main, "demo"),
+    )
 
 
 def bypass_row(**more: t.Any) -> dict[str, t.Any]:
