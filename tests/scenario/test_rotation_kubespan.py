@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import time
 import pytest
 import yaml
 from rotation_lab import FAST, RATE, able, first_mesh, keys, nothing_left, rotated, start, traffic
+from trace_lab import assert_arrives, make_pod, served
 
 TOPOLOGY = "dual"
 ROTATIONS = int(os.environ.get("MCN_ROTATIONS", "1"))
@@ -23,6 +25,8 @@ MESH = {
 }
 #: Packets a second of each of the 12 flows, within clusters and between them.
 EACH = RATE // 4
+#: Pods that a trace goes between.
+ENDS = {"aws/default/web": "aws-node-1-pod-1", "gcp/default/log": "gcp-node-1-pod-1"}
 BYPASS = "wg-rotate.span"
 
 
@@ -92,6 +96,13 @@ def test_nothing_is_left_to_do(fabric):
     assert not fabric.play("site", variables=dict(FAST, **MESH)).ok().changed
 
 
+def traced(fabric):
+    """By which device each way of a trace goes, in the words of the table."""
+    question = {"trace_from": "aws/default/web", "trace_to": "gcp/default/log"}
+    dummy, document = assert_arrives(fabric, **question, **MESH)
+    return [hop["expected"].rpartition("; ")[2] for hop in document["hops"] if hop["what"] == "tunnel"]
+
+
 def test_a_controller_that_is_killed_loses_nothing_and_the_next_run_ends_the_rotation(fabric):
     before = keys(fabric)
     with counting(fabric) as counted:
@@ -101,7 +112,13 @@ def test_a_controller_that_is_killed_loses_nothing_and_the_next_run_ends_the_rot
         assert all(aside(fabric, node) for node in fabric.nodes)
         assert "keys are being rotated" in fabric.play("status", variables=dict(FAST, **MESH)).out
         fabric.all_reach()
-        rotate(fabric, rotate_nodes=["aws-node-1"]).ok()
+        with contextlib.ExitStack() as stack:
+            for name, pod in ENDS.items():
+                make_pod(fabric, name, pod)
+                stack.enter_context(served(fabric, pod))
+            assert traced(fabric) == ["keys are being rotated, packets go by the bypass device"] * 2
+            rotate(fabric, rotate_nodes=["aws-node-1"]).ok()
+            assert not any("rotated" in text for text in traced(fabric))
     counted.nothing_lost()
     after = {node: {"kubespan": rows["kubespan"]} for node, rows in keys(fabric).items()}
     rotated(before, after, ["aws-node-1"])

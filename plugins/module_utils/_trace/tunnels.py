@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._values.generations import other_end
+from .._values.generations import is_bypass, other_end, same_tunnel
 from . import causes
 from .causes import LIKELY, OUT, TUNNEL, Fault, Step, argument, place_text, printable
 from .facts import Device, Node, Peer
@@ -15,6 +15,15 @@ from .routing import Packet
 
 #: A session that is older than this is none (WireGuard's REJECT_AFTER_TIME), in seconds.
 SESSION = 180
+
+
+def _generation(here: Node, device: Device) -> str:
+    """By which of both devices of a tunnel packets go, where its keys are being rotated; "" otherwise."""
+    if is_bypass(device.name):
+        return "; keys are being rotated, packets go by the bypass device"
+    if any(is_bypass(name) and same_tunnel(name, device.name) for name in here.devices):
+        return "; keys are being rotated, packets go by the device itself"
+    return ""
 
 
 class Tunnels:
@@ -120,7 +129,7 @@ class Tunnels:
             return None, fault
         place = place_text(*peer.endpoint) if peer.endpoint else "no endpoint of its own"
         age = "no handshake yet" if peer.age is None else f"handshake {peer.age:.0f} s ago"
-        text = f"peer {printable(peer.public_key)} at {place}, {age}"
+        text = f"peer {printable(peer.public_key)} at {place}, {age}{_generation(here, device)}"
         return Step(here.host, TUNNEL, "tunnel", text, show, origin(self.mesh, there), device.name), None
 
     def _one_key(self, here: Node, shared: t.Sequence[str], key: str, who: Node, hand: str) -> Fault:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.multicluster.network.plugins.module_utils._trace.causes import BACK, FORWARD
 from trace_judged import ONE, TWO, cause, two_fixture, walk  # noqa: F401 pylint: disable=unused-import
-from trace_worlds import World, key_of
+from trace_worlds import TABLE, World, key_of, route
 
 
 def test_the_device_is_that_of_the_plan(two: World) -> None:
@@ -41,6 +42,41 @@ def test_a_target_that_belongs_to_another_peer_here() -> None:
     # and the right one is not there at all: another node's key is nobody's wrong one
     world.device_of("aws-0", "gcp-0")["peers"].remove(world.peer_of("aws-0", "gcp-0"))
     assert cause(walk(world, "aws-0", "gcp-0")) == "peer_missing"
+
+
+@pytest.mark.parametrize("kubespan", [False, True], ids=["semaphore", "kubespan"])
+@pytest.mark.parametrize("aside", [{ONE, TWO}, {ONE}, {TWO}, set()], ids=["both", "source", "target", "none"])
+def test_while_keys_are_rotated_the_trace_names_the_device_that_carries(kubespan: bool, aside: set[str]) -> None:
+    """Ends may be a step apart. The key of a device by which a node does not send may be one that the other end does not know yet."""
+    world = World({"aws": 1, "gcp": 1}, kubespan=kubespan)
+    bypass = {
+        host: "wg-rotate.span" if kubespan else world.device(host, other).replace("wireguard.", "wg-rotate.")
+        for host, other in ((ONE, TWO), (TWO, ONE))
+    }
+    for host, other in ((ONE, TWO), (TWO, ONE)):
+        device, peer = world.device_of(host, other), world.peer_of(host, other)
+        port = world.port(other, host) + 1000
+        where = f"{world.uplink[other]}:{port}"
+        row = dict(
+            device, name=bypass[host], public_key=key_of("next", host), listen_port=world.port(host, other) + 1000
+        )
+        row["peers"] = [dict(peer, public_key=key_of("next", other), endpoint=where)]
+        world.nodes[host]["devices"].append(row)
+        if host in aside:
+            world.nodes[host]["routes"].append(
+                route(f"{world.pods[other]}/32", bypass[host], TABLE if kubespan else 254)
+            )
+    if aside == {ONE, TWO}:
+        world.device_of(ONE, TWO)["public_key"] = key_of(
+            "new"
+        )  # the next step, which the other end has yet to learn of
+    for source, target, direction in ((ONE, TWO, FORWARD), (TWO, ONE, BACK)):
+        found = walk(world, source, target, direction)
+        assert cause(found) == "", found.fault
+        (step,) = [step for step in found.steps if step.what == "tunnel"]
+        assert step.dev == (bypass[source] if source in aside else world.device(source, target))
+        assert step.text.endswith("bypass device" if source in aside else "the device itself"), step.text
+        assert "keys are being rotated" in step.text
 
 
 @pytest.mark.parametrize(
