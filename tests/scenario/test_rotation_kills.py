@@ -16,6 +16,7 @@ import signal
 import time
 
 import pytest
+from counted_traffic import roomy_sockets
 from rotation_lab import (
     FAST,
     RATE,
@@ -44,8 +45,9 @@ STATE = {}
 def test_the_mesh_is_there(fabric):
     """Every node has booted since, so that what only a boot starts, such as our unit, is up on all of them and a node that loses power is no different."""
     first_mesh(fabric)
-    for node in fabric.nodes:
-        fabric.lab("node-rebuild", node)
+    with roomy_sockets():
+        for node in fabric.nodes:
+            fabric.lab("node-rebuild", node)
     fabric.all_reach()
 
 
