@@ -11,7 +11,6 @@ import contextlib
 import signal
 import typing as t
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.generations import (
     DEFAULT_MTU,
     make_layout,
@@ -22,6 +21,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import report
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import FABRIC_CLUSTERS
+
+if t.TYPE_CHECKING:  # tests of nodes read plans where Ansible is not installed
+    from ansible.plugins.action import ActionBase
 
 Data = dict[str, t.Any]
 Settings = t.Mapping[str, t.Any]
