@@ -539,6 +539,36 @@ def test_a_password_that_changes_ends_no_other_session(place):
     place.settle(ONE)
 
 
+@pytest.mark.parametrize("first", ["router", "node"])
+def test_a_password_that_changes_at_both_ends_cuts_its_session_alone(place, first):
+    """From the first end that has the new one to the second; then the session comes back by itself. Another session of the same node carries on."""
+    six = SIX + "31"
+    rows = [{"address": ROUTER, "asn": 65530, "password": "first"}]
+    rows.append({"address": SIX + "1", "asn": 65530, "source_ip": six})
+    place.router(more=" neighbor 10.66.23.31 password first\n")
+    node = Node(place)
+    node.want((ONE, []), neighbors=rows, keepalive_time=60, hold_time=180)  # a busy machine ends no session by these
+    node.start()
+    place.settle(ONE)
+    place.until(lambda: place.ask("neighbors", six)[six]["bgpState"] == "Established")
+
+    def router():
+        lines = ["configure terminal", "router bgp 65530", "neighbor 10.66.23.31 password second"]
+        asked = [part for line in lines for part in ("-c", line)]
+        place.run("vtysh", "--vty_socket", str(place.folder / "router"), *asked)
+
+    def speaker():
+        node.want(neighbors=[dict(rows[0], password="second"), rows[1]])
+        assert not node.round()["error"]
+
+    changes = [router, speaker] if first == "router" else [speaker, router]
+    changes[0]()
+    place.settle()
+    changes[1]()
+    place.settle(ONE)
+    assert place.sessions() == 2 and place.ask("neighbors", six)[six]["connectionsEstablished"] == 1
+
+
 def test_packets_that_have_a_hop_to_go_and_a_password_that_stands_in_a_file(place, tmp_path):
     """The router's kernel drops what a router in between would not have passed on."""
     place.router(more=" neighbor 10.66.23.31 ebgp-multihop 2\n neighbor 10.66.23.31 password third\n")
