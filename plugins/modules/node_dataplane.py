@@ -600,6 +600,7 @@ paths:
   description:
     - Devices, peers and routes that would change, without those of a device that would be created or deleted as a whole.
     - C(links) by name with C(before) and C(after), C(peers) by C(device) and C(key), and C(routes).
+    - C(secrets), where there are any, names devices with a peer that stays and would get another preshared key.
   type: dict
   returned: in check mode, when one of them would change
   sample: {links: {}, peers: [], routes: [{action: delete, device: wireguard.gcp, dst: 10.4.0.0/16}]}

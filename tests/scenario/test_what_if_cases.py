@@ -4,7 +4,7 @@
 """Random changes of one fabric after another: real packets before, during and after each run agree with what check mode shows of pairs and gaps.
 
 MCN_WHAT_IF_CASES: how many changes; MCN_WHAT_IF_FROM: the number of the first one, which is its seed. MCN_ROTATION_RATE: packets a second of each pair and
-direction. Each case begins with what the one before it left.
+direction. Each case begins with what the one before it left. As many again as an eighth of them are of a KubeSpan mesh, between the two changes of the mode.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import copy
 import itertools
 import json
+import math
 import os
 import random
 import time
@@ -30,11 +31,13 @@ FIRST = int(os.environ.get("MCN_WHAT_IF_FROM", "0"))
 SETTLED, REPEATED, AFTER = 1.0, 6.0, 1.5
 CLUSTERS = ("aws", "gcp")
 PORTS = {"aws": (51821, 51831), "gcp": (51820, 51830)}
+SPAN_PORTS = (51840, 51841)
 MTUS = (1420, 1380)
 #: Of all pods, and of those of the first node alone.
 RANGES = {"aws": ("10.2.0.0/16", "10.2.3.0/24"), "gcp": ("10.4.0.0/16", "10.4.7.0/24")}
-KEY = "/var/lib/semaphore-wireguard/wireguard.{0}.key"
+KEY, SPAN_KEY = "/var/lib/semaphore-wireguard/wireguard.{0}.key", "/var/lib/multicluster-network/default/kubespan.key"
 FIRST_CALL, SECOND_CALL = "port_new", "key_new"
+OTHER_SECRET = "IB8eHRwbGhkYFxYVFBMSERAPDg0MCwoJCAcGBQQDAgE="
 RUNNING = dict(FAST, mesh_max_lost_pairs=-1)
 
 
@@ -62,6 +65,11 @@ class State:
             row["wireguard_port"] = PORTS[cluster][self.port[cluster]]
             row["wireguard_mtu"] = MTUS[self.mtu[cluster]]
             row["pod_cidrs"] = [RANGES[cluster][self.narrow[cluster]]]
+            span = {
+                "kubespan_layout": {"port": SPAN_PORTS[self.port[cluster]]},
+                "kubespan_config": {"mtu": row["wireguard_mtu"]},
+            }
+            tree[cluster + "_nodes"].setdefault("vars", {}).update(span)
         for node, address in self.endpoint.items():
             tree[f"{node[:3]}_nodes"]["hosts"][node]["wireguard_endpoint"] = address
         return tree
@@ -70,11 +78,14 @@ class State:
 class Case:
     """One random change. keys: nodes that lose theirs."""
 
+    kinds = ("key", "key", "port", "mtu", "narrow", "narrow", "endpoint", "nothing")
+    #: Variables of the runs, and which pairs of nodes the mesh carries.
+    mode, within = {}, False
+
     def __init__(self, number, before, nodes, addresses):
         chance = random.Random(number)
         self.before, self.after, self.keys, self.what = before, copy.deepcopy(before), [], []
-        kinds = ["key", "key", "port", "mtu", "narrow", "narrow", "endpoint", "nothing"]
-        for kind in sorted(chance.sample(kinds, chance.choice((1, 1, 2)))):
+        for kind in sorted(chance.sample(self.kinds, chance.choice((1, 1, 2)))):
             cluster = chance.choice(CLUSTERS)
             if kind in ("port", "mtu", "narrow"):
                 place = getattr(self.after, kind)
@@ -95,7 +106,13 @@ class Case:
         self.what += [f"new key of {node}" for node in self.keys]
         #: the cluster to which packets go alone; None for both. A node that receives nothing learns no new port of the other end.
         self.to = chance.choice((None, *CLUSTERS))
-        self.pairs = [(one, two) for one, two in itertools.product(nodes, nodes) if one[:3] < two[:3]]
+        self.pairs = [
+            pair for pair in itertools.combinations(sorted(nodes), 2) if self.within or pair[0][:3] != pair[1][:3]
+        ]
+
+    def key_of(self, node):
+        """The file of the key that changes."""
+        return KEY.format(next(name for name in CLUSTERS if name != node[:3]))
 
     @property
     def settled(self):
@@ -116,6 +133,16 @@ class Case:
 
     def gained(self):
         return [pair for pair in self.pairs if self.before.broken(pair) and not self.after.broken(pair)]
+
+
+class SpanCase(Case):
+    """One random change of a KubeSpan mesh, which carries pairs of one cluster as well, and finds endpoints by itself."""
+
+    kinds = ("key", "key", "port", "mtu", "narrow", "nothing")
+    mode, within = MESH, True
+
+    def key_of(self, node):
+        return SPAN_KEY
 
 
 class Cases:
@@ -169,15 +196,14 @@ def cases(fabric):
         yield made
 
 
-@pytest.mark.parametrize("number", range(FIRST, FIRST + CASES))
-def test_packets_agree_with_what_was_said(cases, number, tmp_path):
-    fabric = cases.fabric
-    case = Case(number, cases.state, cases.nodes, cases.addresses)
+def agrees(cases, case, tmp_path):
+    """Makes the change of a case under packets."""
+    fabric, variables = cases.fabric, dict(RUNNING, **case.mode)
     cases.state = case.after
     inventory, plan = cases.inventory(case.after), tmp_path / "plan.json"
     for node in case.keys:
-        fabric.sh(node, "rm", KEY.format(next(name for name in CLUSTERS if name != node[:3])))
-    fabric.play("mesh", "--check", inventory=inventory, variables=dict(RUNNING, mesh_plan_file=str(plan))).ok()
+        fabric.sh(node, "rm", case.key_of(node))
+    fabric.play("mesh", "--check", inventory=inventory, variables=dict(variables, mesh_plan_file=str(plan))).ok()
     said = json.loads(plan.read_text())["reachability"]
     expected = [case.gap(pair) for pair in case.pairs]
     for cause in (SECOND_CALL, FIRST_CALL):
@@ -186,12 +212,14 @@ def test_packets_agree_with_what_was_said(cases, number, tmp_path):
     assert (said["lost"], said["gained"]) == (len(case.lost()), len(case.gained())), (case.what, said["classes"])
     with cases.traffic(case.to) as counted:
         begin = time.monotonic()
-        fabric.play("mesh", inventory=inventory, variables=RUNNING).ok()
+        fabric.play("mesh", inventory=inventory, variables=variables).ok()
         end = time.monotonic()
         time.sleep(case.settled + AFTER)
         over = time.monotonic()
     notes = []
     for pair in case.pairs:
+        if pair[0][:3] == pair[1][:3]:
+            continue  # packets go between clusters
         seen = [counted.gaps[ends] for ends in (pair, pair[::-1]) if ends in counted.gaps]
         assert len(seen) == (1 if case.to else 2)
         for rows in seen:
@@ -208,8 +236,13 @@ def test_packets_agree_with_what_was_said(cases, number, tmp_path):
             notes.append(f"{pair[0]}+{pair[1]} {cause} {seconds:.1f} s of {longest(said, cause)} s")
     what, way = "; ".join(case.what) or "nothing", case.to or "both"
     fabric.ran(
-        f"case {number}: {what}: packets to {way}, {end - begin:.1f} s, {counted.sent} sent; {', '.join(notes) or 'no gap'}"
+        f"{type(case).__name__}: {what}: packets to {way}, {end - begin:.1f} s, {counted.sent} sent; {', '.join(notes) or 'no gap'}"
     )
+
+
+@pytest.mark.parametrize("number", range(FIRST, FIRST + CASES))
+def test_packets_agree_with_what_was_said(cases, number, tmp_path):
+    agrees(cases, Case(number, cases.state, cases.nodes, cases.addresses), tmp_path)
 
 
 def longest(said, cause):
@@ -240,13 +273,10 @@ def check_flow(case, pair, rows, times, said):
         assert rows[-1][1] - rows[0][0] <= longest(said, case.gap(pair)), (about, said["stages"])
 
 
-@pytest.mark.parametrize("mesh", [MESH, {}], ids=["kubespan", "semaphore"])
-def test_packets_agree_with_what_was_said_of_another_mode_of_the_mesh(cases, mesh, tmp_path):
+def agrees_with_another_mode(cases, mesh, tmp_path):
+    """Changes the mode of the mesh under packets."""
     fabric, plan = cases.fabric, tmp_path / "plan.json"
-    cases.state.narrow = dict.fromkeys(CLUSTERS, 0)
     inventory = cases.inventory(cases.state)
-    if mesh:
-        fabric.play("mesh", inventory=inventory, variables=RUNNING).ok()
     fabric.play("mesh", "--check", inventory=inventory, variables=dict(RUNNING, **mesh, mesh_plan_file=str(plan))).ok()
     said = json.loads(plan.read_text())["reachability"]
     between = [row for row in said["stages"] if row["cause"] == "mode_new"]
@@ -261,3 +291,29 @@ def test_packets_agree_with_what_was_said_of_another_mode_of_the_mesh(cases, mes
         assert rows and rows[0][0] >= begin and rows[-1][1] <= end + SETTLED, about
         assert rows[-1][1] - rows[0][0] <= longest(said, "mode_new"), (about, said["stages"])
     fabric.ran(f"{mesh.get('multicluster_mesh', 'semaphore')}: {counted}")
+
+
+def test_packets_agree_with_what_was_said_of_a_change_to_kubespan(cases, tmp_path):
+    cases.state.narrow = dict.fromkeys(CLUSTERS, 0)
+    cases.fabric.play("mesh", inventory=cases.inventory(cases.state), variables=RUNNING).ok()
+    agrees_with_another_mode(cases, MESH, tmp_path)
+
+
+@pytest.mark.parametrize("number", range(FIRST, FIRST + math.ceil(CASES / 8)))
+def test_packets_of_a_kubespan_mesh_agree_with_what_was_said(cases, number, tmp_path):
+    agrees(cases, SpanCase(number, cases.state, cases.nodes, cases.addresses), tmp_path)
+
+
+def test_another_secret_of_one_node_stops_a_run(cases):
+    fabric, inventory = cases.fabric, cases.inventory(cases.state)
+    other = dict(MESH, mesh_secret=OTHER_SECRET)
+    with fabric.witness() as writes:
+        run = fabric.play("mesh", "--limit", "aws-node-1", inventory=inventory, variables=dict(FAST, **other))
+    assert run.rc != 0 and "[pairs_lost]" in run.out and "secret_changed/aws/gcp" in run.out, run.out[-4000:]
+    assert not run.changed and not [line for line in writes if "/leases/" not in line], writes
+
+
+def test_packets_agree_with_what_was_said_of_a_change_to_semaphore(cases, tmp_path):
+    cases.state.narrow = dict.fromkeys(CLUSTERS, 0)
+    cases.fabric.play("mesh", inventory=cases.inventory(cases.state), variables=dict(RUNNING, **MESH)).ok()
+    agrees_with_another_mode(cases, {}, tmp_path)

@@ -17,26 +17,38 @@ _LINK, _PEER = ("mtu", "listen_port", "public_key"), ("endpoint", "allowed_ips")
 def path_changes(changes: t.Iterable[Change]) -> Data:
     """{links: {device: {action, before, after}}, peers: [{action, device, key, before, after}], routes: [{action, device, dst}]}; empty where none.
 
+    ``secrets``, where there are any: devices with a peer that stays and gets another preshared key.
+
     before, after: {mtu, listen_port, public_key} of a device and {endpoint, allowed_ips} of a peer, None where it is absent. Peers and routes of a
     device that is created or deleted as a whole are left out: its own row has them all.
     """
     given = [change for change in changes if change.kind in ("link", "peer", "route")]
     links = {change.id: _row(change, _LINK) for change in given if change.kind == "link"}
     whole = {name for name, row in links.items() if row["action"] in (CREATE, DELETE)}
-    peers, routes = [], []
+    peers, routes, secrets = [], [], set()
     for change in given:
         if change.kind == "peer":
             device, _space, key = change.id.partition(" ")
             row = dict(_row(change, _PEER), device=device, key=key)
             if device not in whole and row["before"] != row["after"]:
                 peers.append(row)
+            if device not in whole and _has_new_secret(change):
+                secrets.add(device)
         elif change.kind == "route":
             view: Data = change.after or change.before or {}
             if view.get("dev") and view["dev"] not in whole and change.action != "update":
                 routes.append({"action": change.action, "device": view["dev"], "dst": view.get("dst")})
     links = {name: row for name, row in links.items() if row["before"] != row["after"]}
     found: Data = to_wire({"links": links, "peers": peers, "routes": routes})
-    return found if links or peers or routes else {}
+    found.update({"secrets": sorted(secrets)} if secrets else {})
+    return found if links or peers or routes or secrets else {}
+
+
+def _has_new_secret(change: Change) -> bool:
+    before, after = change.before, change.after
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        return False
+    return before.get("preshared_key") != after.get("preshared_key")
 
 
 def _row(change: Change, names: t.Sequence[str]) -> Data:

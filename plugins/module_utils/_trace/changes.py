@@ -15,7 +15,7 @@ from .._plan.mesh_plan import MeshPlan
 from . import causes, losses
 from .classes import UNREAD, Pairs, Range, Seat, ranges
 from .path_rows import PathRows, covered
-from .risks import KEY_CHANGED, MTU_RAISED, Risks
+from .risks import KEY_CHANGED, MTU_RAISED, SECRET_CHANGED, Risks
 
 Data = dict[str, t.Any]
 #: Kinds of classes, the worst first. A run that would lose or risk pairs may be stopped.
@@ -167,7 +167,8 @@ class Changes:
         change = rows.of(device)
         if not change.any and not rows.kept:
             stays = not cause or cause in _OPEN
-            return _Way(stays, stays, cause, "", self._risk(here.cluster, target, device, rows))
+            moved = SECRET_CHANGED if stays and device in rows.new_secrets else ""
+            return _Way(stays, stays, cause, moved, self._risk(here.cluster, target, device, rows))
         planned = self._routes(here.cluster, there.cluster)
         kept = ("kubespan" if self.pairs.whole else there.cluster) in rows.kept
         gone = any(change.removes(pod) for pod in there.pods)
@@ -186,18 +187,25 @@ class Changes:
             )
         risk = self._risk(here.cluster, target, device, rows)
         moved = MODE_CHANGED if change.created else change.moved(there.pods)
+        if not moved and device in rows.new_secrets:
+            moved = SECRET_CHANGED
         return _Way(before, after, cause, moved if before and after else "", risk)
 
     def _by_other_mode(self, rows: PathRows, remote: str) -> bool:
         """Whether a device of the other mode of the mesh, which goes, leads to a cluster."""
         return rows.goes("wireguard." + remote if self.pairs.whole else "kubespan")
 
+    def has_new_secret(self, host: str, remote: str) -> bool:
+        """Whether peers of the device to a cluster get another preshared key."""
+        return self.device(self.pairs.seats[host].cluster, remote) in self._rows[host].new_secrets
+
     def is_new(self, host: str, remote: str) -> bool:
         """Whether the device to a cluster comes with this run."""
         return self._rows[host].of(self.device(self.pairs.seats[host].cluster, remote)).created
 
     def _risk(self, local: str, target: str, device: str, rows: PathRows) -> str:
-        risk = self.risks.of_pair(local, target, device in rows.new_keys())
+        new = KEY_CHANGED if device in rows.new_keys() else SECRET_CHANGED if device in rows.new_secrets else ""
+        risk = self.risks.of_pair(local, target, new)
         return MTU_RAISED if not risk and (local, device) in self._raised else risk
 
     def _routes(self, local: str, remote: str) -> tuple[Range, ...]:

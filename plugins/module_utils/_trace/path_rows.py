@@ -78,6 +78,8 @@ class PathRows:
     def __init__(self, paths: t.Mapping[str, t.Any]) -> None:
         self.links: t.Mapping[str, t.Any] = paths.get("links") or {}
         self.kept = frozenset(paths.get("kept") or ())
+        #: Devices with a peer that stays and gets another preshared key.
+        self.new_secrets = frozenset(map(str, paths.get("secrets") or ()))
         self._peers: dict[str, list[Data]] = {}
         self._routes: dict[str, list[Data]] = {}
         for found, name in ((self._peers, "peers"), (self._routes, "routes")):
@@ -88,7 +90,7 @@ class PathRows:
 
     def any(self) -> bool:
         """Whether anything would change."""
-        return bool(self.links or self._peers or self._routes)
+        return bool(self.links or self._peers or self._routes or self.new_secrets)
 
     def of(self, device: str) -> DeviceChange:
         """The change of one device."""
@@ -131,4 +133,4 @@ class PathRows:
             ]
             for name, row in self.links.items()
         }
-        return [links, self._peers, self._routes, sorted(self.kept)]
+        return [links, self._peers, self._routes, sorted(self.kept), sorted(self.new_secrets)]

@@ -22,11 +22,12 @@ ENDPOINT_CHANGED, PORT_CHANGED, CLUSTER_LEFT, TWO_CLUSTERS = (
     "cluster_left",
     "two_clusters",
 )
-KEY_CHANGED, MTU_RAISED = "key_changed", "mtu_raised"
+KEY_CHANGED, SECRET_CHANGED, MTU_RAISED = "key_changed", "secret_changed", "mtu_raised"
 _MESSAGES = {
     ENDPOINT_CHANGED: "wireguard_endpoint of {0} is another address than the one that is in use",
     PORT_CHANGED: "{0} is to be reached at another port than the one that is in use",
     KEY_CHANGED: "it gets another key, and {0} is outside --limit and keeps the former one",
+    SECRET_CHANGED: "it gets another preshared key, and {0} is outside --limit and keeps the former one; sessions end some minutes later",
     MTU_RAISED: "packets to {0} may be larger than those that are known to pass",
 }
 
@@ -55,10 +56,10 @@ class Risks:
         """Classes of pairs of which the plan has only one end."""
         return [dict(row) for row in self._rows]
 
-    def of_pair(self, cluster: str, target: str, new_key: bool) -> str:
-        """Why nodes of a cluster may lose a host; empty where nothing is known. new_key: whether the node gets another key."""
-        if new_key and self._inside is not None and target not in self._inside:
-            return KEY_CHANGED
+    def of_pair(self, cluster: str, target: str, new: str) -> str:
+        """Why nodes of a cluster may lose a host; empty where nothing is known. new: KEY_CHANGED or SECRET_CHANGED where the node gets another one."""
+        if new and self._inside is not None and target not in self._inside:
+            return new
         return self._endpoints.get((cluster, target), "")
 
     def message(self, cause: str, host: str) -> str:

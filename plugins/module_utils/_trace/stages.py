@@ -15,19 +15,23 @@ from .._mesh.semaphore.annotations import key_of
 from .changes import Changes, Data
 
 #: Others reject a node with a new key until they know it; packets to another port are lost until others know that; each node leaves the former mode of
-#: the mesh for the new one when it is called.
-KEY_NEW, PORT_NEW, MODE_NEW = "key_new", "port_new", "mode_new"
+#: the mesh for the new one when it is called; handshakes between nodes with different preshared keys fail.
+KEY_NEW, PORT_NEW, MODE_NEW, SECRET_NEW = "key_new", "port_new", "mode_new", "secret_new"
 FIRST_CALL, SECOND_CALL = "the first call", "the second call"
 _MESSAGES = {
     KEY_NEW: "the key of {0} is new, and others know it when it is published; rotate_keys changes keys without that",
     PORT_NEW: "{0} listens at another port",
     MODE_NEW: "{0} leaves the former mode of the mesh",
+    SECRET_NEW: "the preshared key of {0} is new, and a session that ends before others have it is not renewed",
 }
 MOST_LINES = 5
 #: A run that writes confirms each change by a call of its own, so it takes at most so many times what comparing the same nodes takes.
 WRITING = 2.0
 #: Seconds after which WireGuard repeats a handshake that got no answer, with its jitter.
 HANDSHAKE = 6.0
+#: Seconds for which a session goes on at least without the handshake that was due: it ends after 180, the first one is due after 120, and a keepalive of 25
+#: makes the end that has nothing to send begin it.
+SESSION = 35
 
 
 class Measured(t.NamedTuple):
@@ -71,7 +75,10 @@ def gap_of(changes: Changes, one: str, other: str) -> Gap | None:
     if keys:
         begin = tuple(host for host, _peer in keys) if not ports else (one, other)
         return Gap(KEY_NEW, *keys[0], begin, SECOND_CALL, tuple(peer for _host, peer in keys))
-    return Gap(PORT_NEW, *ports[0], (one, other), FIRST_CALL, (one, other)) if ports else None
+    if ports:
+        return Gap(PORT_NEW, *ports[0], (one, other), FIRST_CALL, (one, other))
+    secrets = [ends for ends in both if changes.has_new_secret(ends[0], changes.pairs.seats[ends[1]].cluster)]
+    return Gap(SECRET_NEW, *secrets[0], (one, other), FIRST_CALL, (one, other)) if secrets else None
 
 
 def gaps(changes: Changes, measured: Measured | None = None) -> list[Data]:
@@ -84,7 +91,7 @@ def gaps(changes: Changes, measured: Measured | None = None) -> list[Data]:
     seats = changes.pairs.seats
     for one, other, number in changes.kept_pairs():
         gap = gap_of(changes, one, other)
-        if gap is None:
+        if gap is None or (gap.cause == SECRET_NEW and measured is not None and measured.until(gap.until) <= SESSION):
             continue
         key = gap.cause, seats[gap.host].cluster, seats[gap.peer].cluster
         row = found.setdefault(

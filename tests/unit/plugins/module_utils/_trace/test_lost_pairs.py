@@ -175,20 +175,27 @@ def test_gained_lost_and_moved_are_the_difference_of_two_independent_evaluations
             assert counted(found) == expected(before, after, absent), (number, found)
 
 
-def affiliates(whole: Data, chance: random.Random) -> list[Data]:
-    """Of a KubeSpan mesh of the same nodes, a few of them missing or different."""
-    rows = []
-    for number, (host, node) in enumerate(sorted(whole["nodes"].items())):
-        row = {
+def announced(whole: Data) -> list[Data]:
+    """Affiliates of a KubeSpan mesh of the same nodes."""
+    return [
+        {
             "node_id": host,
             "cluster": node["cluster"],
             "node": node["node_name"],
             "public_key": host,
-            "kubespan_address": f"fd00:77::{number + 1}",
+            "kubespan_address": f"fd00:77::{number}",
             "additional_addresses": list(node["pod_cidrs"]),
             "endpoints": ["192.0.2.9:51820"],
         }
-        fate = chance.random()
+        for number, (host, node) in enumerate(sorted(whole["nodes"].items()), 1)
+    ]
+
+
+def affiliates(whole: Data, chance: random.Random) -> list[Data]:
+    """The same, a few of them missing or different."""
+    rows = []
+    for row in announced(whole):
+        host, fate = row["node_id"], chance.random()
         if fate < 0.12:
             continue
         if fate < 0.24:
@@ -327,3 +334,41 @@ def test_in_a_full_mesh_only_peers_that_nodes_have_are_lost():
     assert counted(changes.Changes(MeshPlan.from_json(mesh), every).classes()) == {"lost": 3}
     one = {"a-0": rows([1], {"endpoint": "192.0.2.2:5", "allowed_ips": ["10.1.1.0/24"]})}
     assert counted(changes.Changes(MeshPlan.from_json(mesh), one).classes()) == {"broken": 3}
+
+
+def secrets_changed(rows: t.Sequence[Data], host: str) -> Data:
+    """What a node of a KubeSpan mesh reports in check mode where all its peers get another preshared key."""
+    todo = Plan()
+    for row in rows:
+        if row["node_id"] != host:
+            view = {"endpoint": "192.0.2.9:51820", "allowed_ips": row["additional_addresses"], "preshared_key": "one"}
+            todo.update("peer", "kubespan " + row["public_key"], view, dict(view, preshared_key="two"))
+    return path_changes(todo.changes)
+
+
+def spanning_plan(mesh: Data, rows: t.Sequence[Data]) -> MeshPlan:
+    part = {"subnet": "fd00:77::/64", "affiliates": rows}
+    clusters: Data = {name: {} for name in mesh["clusters"]}
+    return MeshPlan.from_json(dict(mesh, mode="kubespan", kubespan=part, clusters=clusters))
+
+
+def test_another_secret_of_a_limited_run_is_a_risk_of_the_pairs_with_those_outside():
+    """Sessions go on for some minutes, and the next handshake fails: no packet shows that during the run."""
+    mesh = fabric({"a": 2, "b": 2})
+    rows = announced(mesh)
+    plan, paths = spanning_plan(mesh, rows), {"a-0": secrets_changed(rows, "a-0")}
+    assert paths["a-0"] == {"links": {}, "peers": [], "routes": [], "secrets": ["kubespan"]}
+    found = changes.Changes(plan, paths, (), risks.Risks.of(plan, None, frozenset(["a-0"]))).classes()
+    assert {row["class"]: (row["kind"], row["pairs"]) for row in found} == {
+        "secret_changed/a/a": ("risked", 1),
+        "secret_changed/a/b": ("risked", 2),
+    }
+    assert "outside --limit" in found[0]["message"]
+
+
+def test_another_secret_of_all_nodes_moves_all_pairs():
+    mesh = fabric({"a": 2, "b": 2})
+    rows = announced(mesh)
+    paths = {host: secrets_changed(rows, host) for host in mesh["nodes"]}
+    found = changes.Changes(spanning_plan(mesh, rows), paths).classes()
+    assert {row["cause"] for row in found} == {"secret_changed"} and counted(found) == {"moved": 6}

@@ -17,7 +17,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.pa
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan, reconcile
 from ansible_collections.multicluster.network.plugins.module_utils._trace import changes, stages
-from test_lost_pairs import fabric
+from test_lost_pairs import announced, fabric, secrets_changed, spanning_plan
 
 Data = dict[str, t.Any]
 DOMAIN = "wireguard.semaphore.uw.io"
@@ -225,3 +225,15 @@ def test_a_key_that_others_know_already_makes_no_gap():
     plan = run.plan()
     run.old["a-0", "b"] = "another", PORT
     assert stages.gaps(changes.Changes(plan, {host: run.paths(host) for host in run.cluster})) == []
+
+
+@pytest.mark.parametrize(("first", "gaps"), [(5.0, 0), (20.0, 6), (None, 6)], ids=["short", "long", "unmeasured"])
+def test_another_secret_makes_a_gap_where_calls_take_longer_than_sessions(first, gaps):
+    """A handshake between one that has it and one that has not fails, and the former session goes on for a while."""
+    mesh = fabric({"a": 2, "b": 2})
+    rows = announced(mesh)
+    found = changes.Changes(spanning_plan(mesh, rows), {host: secrets_changed(rows, host) for host in mesh["nodes"]})
+    shown = stages.gaps(found, stages.Measured(first, 2 * first) if first else None)
+    assert sum(row["pairs"] for row in shown) == gaps
+    assert {row["cause"] for row in shown} <= {stages.SECRET_NEW}
+    assert all(row["ends"].startswith(stages.FIRST_CALL) for row in shown)
