@@ -66,10 +66,13 @@ def with_rotation(
         return _with_rotation_of_all(mesh, held, unread, _moved(mesh, found, order, {}, OFF), order, refused)
     present = preshared_keys.generations(mesh, held, unread, found, preshared, refused)
     records = _moved(mesh, found, order, present, preshared)
+    own: dict[str, dict[str, int]] = {}  # once for all: each node would look through those of all nodes
+    for (host, remote), number in present.items():
+        own.setdefault(host, {})[remote] = number
     nodes = {
         host: preshared_keys.with_generations(
             _with_record(mesh, host, node, records, held.get((node.cluster, node.node_name)) or {}, unread),
-            {remote: number for (owner, remote), number in present.items() if owner == host},
+            own.get(host) or {},
             held.get((node.cluster, node.node_name)) or {},
         )
         for host, node in mesh.nodes.items()
