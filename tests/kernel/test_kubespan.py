@@ -324,6 +324,24 @@ def test_whatever_others_break_is_repaired_by_the_next_pass(site, wait_for):
     assert not watch(site, "a")[1]
 
 
+def test_without_its_key_file_the_device_keeps_the_key_that_others_know(site, wait_for):
+    """A key that the watcher made would cut the node off from all others until a play has published it."""
+    site.wants["a"]["kubespan"]["watcher"] = True
+    site.join()
+    node = site.nodes["a"]
+    assert wait_for(lambda: site.ping(ULA["b"], ULA["a"]), 60 * SLOW)
+    watch(site, "a")
+    key, file = node.run("wg", "show", "kubespan", "public-key"), "/var/lib/multicluster-network/mesh/kubespan.key"
+    node.run("rm", file)
+    node.run("ip", "link", "set", "kubespan", "mtu", "1300")
+    dummy, written = watch(site, "a")
+    assert written, "it repairs the rest"
+    assert node.run("wg", "show", "kubespan", "public-key") == key and not watch(site, "a")[1]
+    assert node.run("ls", file, check=False) == ""
+    assert site.run("a")["changed"], "a play makes a new one, and shows which pairs wait for it"
+    assert node.run("wg", "show", "kubespan", "public-key") != key
+
+
 def test_others_in_our_place_are_named_before_anything_is_written(site):
     node = site.nodes["a"]
     for harm, word, undo in (

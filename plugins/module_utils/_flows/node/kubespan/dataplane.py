@@ -195,6 +195,8 @@ class KubespanDataplane(Part):
     def _device(self) -> Device:
         if self.state is None:
             return Device(self.layout.device, present=False, alias=self.alias)
+        # all other nodes know the key that the device has; one that the watcher makes is known when a play has published it
+        keeps_key = self.watching and self.actual["link"] is not None and self.actual["key"]["state"] == "absent"
         return Device(
             name=self.layout.device,
             alias=self.alias,
@@ -204,7 +206,7 @@ class KubespanDataplane(Part):
             listen_port=self.layout.port,
             fwmark=self.layout.mark_from_wireguard,
             generate_key=True,
-            private_key_file=self.state["private_key_file"],
+            private_key_file=None if keeps_key else self.state["private_key_file"],
             addresses=tuple(sorted(self._addresses())),
             purge_peers=self.purge,
             peers=self._peers(self.state),
