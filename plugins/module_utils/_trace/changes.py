@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+from .._mesh.semaphore.annotations import key_of
 from .._plan.mesh_plan import MeshPlan
 from . import causes, losses
 from .classes import UNREAD, Pairs, Range, Seat, ranges
@@ -162,7 +163,7 @@ class Changes:
             return _Way(True, True, "", "", "")
         cause = self.pairs.found.get((here.cluster, target), "")
         device, rows = self.device(here.cluster, there.cluster), self._rows[source]
-        if self.pairs.whole and cause == causes.PEER_MISSING and self._rows[target].of(device).created:
+        if cause == causes.PEER_MISSING and self._is_made(target, here.cluster):
             cause = ""  # its key is known when it is made, and published then
         change = rows.of(device)
         if not change.any and not rows.kept:
@@ -194,6 +195,16 @@ class Changes:
     def _by_other_mode(self, rows: PathRows, remote: str) -> bool:
         """Whether a device of the other mode of the mesh, which goes, leads to a cluster."""
         return rows.goes("wireguard." + remote if self.pairs.whole else "kubespan")
+
+    def _is_made(self, host: str, remote: str) -> bool:
+        """Whether a host is in the mesh of a cluster from this run on, and has published nothing for it before."""
+        if self.pairs.whole or not self.is_new(host, remote):
+            return self.is_new(host, remote)
+        seat, known = self.pairs.seats[host], self.mesh.nodes[host].published.get(key_of(remote, "pubKey"))
+        # of a first mesh the plan has the keys that are to come
+        return (
+            not known and (seat.cluster, seat.node) not in self._why and self._by_other_mode(self._rows[host], remote)
+        )
 
     def has_new_secret(self, host: str, remote: str) -> bool:
         """Whether peers of the device to a cluster get another preshared key."""

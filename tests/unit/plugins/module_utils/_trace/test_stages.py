@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.path_changes import path_changes
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan, reconcile
-from ansible_collections.multicluster.network.plugins.module_utils._trace import changes, stages
+from ansible_collections.multicluster.network.plugins.module_utils._trace import changes, risks, stages
 from test_lost_pairs import announced, fabric, secrets_changed, spanning_plan
 
 Data = dict[str, t.Any]
@@ -237,3 +237,51 @@ def test_another_secret_makes_a_gap_where_calls_take_longer_than_sessions(first,
     assert sum(row["pairs"] for row in shown) == gaps
     assert {row["cause"] for row in shown} <= {stages.SECRET_NEW}
     assert all(row["ends"].startswith(stages.FIRST_CALL) for row in shown)
+
+
+@pytest.mark.parametrize("mode", ["kubespan", None])
+def test_another_mode_of_a_limited_run_loses_the_pairs_with_those_outside(mode):
+    """Those inside leave the former mode, and those outside publish nothing for the new one."""
+    whole = fabric({"a": 1, "b": 2})
+    side = {"mtu": 1420, "listen_port": PORT, "public_key": "k"}
+    if mode:
+        part = {"subnet": "fd00:77::/64", "affiliates": []}
+        whole.update(mode=mode, kubespan=part, clusters={"a": {}, "b": {}})
+    else:
+        whole["clusters"]["a"]["remotes"]["b"]["peers"] = []
+        whole["clusters"]["b"]["remotes"]["a"]["peers"] = []
+        for node in whole["nodes"].values():
+            node["published"] = {}
+    goes, comes = ("wireguard.b", "kubespan") if mode else ("kubespan", "wireguard.b")
+    links = {
+        goes: {"action": "delete", "before": side, "after": None},
+        comes: {"action": "create", "before": None, "after": side},
+    }
+    plan, inside = MeshPlan.from_json(whole), frozenset(["a-0"])
+    assert risks.asked_hosts(plan, inside) == ["a-0"]
+    found = changes.Changes(plan, {"a-0": {"links": links}}, (), risks.Risks.of(plan, None, inside))
+    rows = [row for row in found.classes() if row["kind"] == changes.LOST]
+    assert [(row["class"], row["pairs"]) for row in rows] == [("peer_missing/a/b", 2)]
+    assert not stages.gaps(found), "what is lost has no gap"
+
+
+def test_a_mesh_that_was_never_of_pairs_of_clusters_moves_to_that():
+    """Nobody has published a key for it before the run."""
+    whole = fabric({"a": 1, "b": 2})
+    for name, other in (("a", "b"), ("b", "a")):
+        whole["clusters"][name]["remotes"][other]["peers"] = []
+    side = {"mtu": 1420, "listen_port": PORT, "public_key": "k"}
+    paths = {}
+    for host, node in whole["nodes"].items():
+        node["published"] = {}
+        device = "wireguard." + ("b" if node["cluster"] == "a" else "a")
+        links = {
+            "kubespan": {"action": "delete", "before": side, "after": None},
+            device: {"action": "create", "before": None, "after": side},
+        }
+        paths[host] = {"links": links, "peers": [], "routes": []}
+    found = changes.Changes(MeshPlan.from_json(whole), paths)
+    assert [(row["kind"], row["class"], row["pairs"]) for row in found.classes()] == [
+        (changes.MOVED, "mode_changed/a/b", 2)
+    ]
+    assert [(row["cause"], row["pairs"]) for row in stages.gaps(found)] == [(stages.MODE_NEW, 2)]
