@@ -118,7 +118,7 @@ def test_the_playbook_and_its_secrets(server, inventory):
     client.merge_patch(SERVICES + "/web", {"spec": {"type": "ClusterIP"}}, "kubectl")
     code, out = play(inventory, "multicluster.network.load_balancers", *limit)
     assert code == 0 and "load_balancers_confirm_empty: [aws]" in " ".join(
-        out.partition("Give back what nobody announces")[2].split()
+        out.partition("Release addresses that no node announces")[2].split()
     ), out[-3000:]
     client.merge_patch(SERVICES + "/web", {"spec": {"type": "LoadBalancer"}}, "kubectl")
     code, out = play(inventory, "multicluster.network.load_balancers", "-e", "load_balancers_state=absent", *limit)

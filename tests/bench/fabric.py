@@ -351,7 +351,7 @@ def uncompared(folder):
     left = [
         play
         for play in plays
-        if not play.startswith(("Compare the nodes that", "Keep the limit of", "Show which pairs"))
+        if not play.startswith(("Compare the nodes that", "Keep the limit of", "Print the pairs"))
     ]
     if len(plays) - len(left) != 3:
         raise SystemExit(f"{book} has not the three plays that compare paths")
