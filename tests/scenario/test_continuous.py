@@ -76,7 +76,7 @@ def collection():
     return archive.getvalue()
 
 
-def inventory(fabric, variables=FABRIC):
+def inventory(fabric, variables=None):
     """The lab's inventory as that node needs it: nodes over SSH, API servers where the nodes reach them."""
     tree = yaml.safe_load((fabric.state / "inventory-ssh" / "hosts.yml").read_text())
     groups = tree["all"]["children"]
@@ -99,7 +99,7 @@ def inventory(fabric, variables=FABRIC):
             f"-o UserKnownHostsFile={HOME}/known_hosts -o StrictHostKeyChecking=yes"
         )
         group["vars"]["ansible_control_path_dir"] = HOME + "/cp"
-    tree["all"]["vars"] = variables
+    tree["all"]["vars"] = FABRIC if variables is None else variables
     put(fabric, HOME + "/hosts.yml", yaml.safe_dump(tree))
 
 
