@@ -112,12 +112,12 @@ def test_a_policy_of_cilium_admits_the_pods_of_our_set_alone(fabric):
 
     fabric.until("answers to the pod of the set alone", lambda: answers() == [asker[1], "", ""], 60)
     fabric.play("network_sets", variables={"network_sets_state": "absent"}).ok()
-    fabric.until("answers to nobody", lambda: answers() == ["", "", ""], 60)
+    fabric.until("no answers", lambda: answers() == ["", "", ""], 60)
     fabric.kubectl("agent", "delete", "deployment/guarded", "ciliumnetworkpolicies/guarded")
 
 
 def guard(app, group):
-    """Cilium's policy: pods of an app take connections from a CiliumCIDRGroup, and from nobody else."""
+    """Cilium's policy: pods of an app take connections from a CiliumCIDRGroup alone."""
     rule = {"fromCIDRSet": [{"cidrGroupRef": group}], "toPorts": [{"ports": [{"port": "8080", "protocol": "TCP"}]}]}
     return {
         "apiVersion": "cilium.io/v2",

@@ -304,13 +304,18 @@ HARMS = (
 )
 
 
-def test_whatever_others_break_is_repaired_by_the_next_pass(site, wait_for):
-    """Kubespan 24.8; and without the device or its routes nothing leaves in clear text."""
+def watched(site, wait_for):
+    """The first node of a mesh, after a pass of its watcher."""
     site.wants["a"]["kubespan"]["watcher"] = True
     site.join()
-    node = site.nodes["a"]
     assert wait_for(lambda: site.ping(ULA["b"], ULA["a"]), 60 * SLOW)
     watch(site, "a")
+    return site.nodes["a"]
+
+
+def test_whatever_others_break_is_repaired_by_the_next_pass(site, wait_for):
+    """Kubespan 24.8; and without the device or its routes nothing leaves in clear text."""
+    node = watched(site, wait_for)
     before = site.seen("a")
     for harm in HARMS:
         node.run("sh", "-c", harm)
@@ -326,11 +331,7 @@ def test_whatever_others_break_is_repaired_by_the_next_pass(site, wait_for):
 
 def test_without_its_key_file_the_device_keeps_the_key_that_others_know(site, wait_for):
     """A key that the watcher made would cut the node off from all others until a play has published it."""
-    site.wants["a"]["kubespan"]["watcher"] = True
-    site.join()
-    node = site.nodes["a"]
-    assert wait_for(lambda: site.ping(ULA["b"], ULA["a"]), 60 * SLOW)
-    watch(site, "a")
+    node = watched(site, wait_for)
     key, file = node.run("wg", "show", "kubespan", "public-key"), "/var/lib/multicluster-network/mesh/kubespan.key"
     node.run("rm", file)
     node.run("ip", "link", "set", "kubespan", "mtu", "1300")

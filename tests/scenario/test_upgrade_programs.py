@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The reconciler and its timer, replaced by their role alone: an upgrade, the way back, and the upgrade again, under traffic.
 
-The service and the timer on one node run the fabric's playbooks, and nobody else does. Pairs of pods of different clusters send 100 packets a second
+The service and the timer on one node alone run the fabric's playbooks. Pairs of pods of different clusters send 100 packets a second
 together, from the first mesh of the former revision to the end. The tests build on each other.
 """
 

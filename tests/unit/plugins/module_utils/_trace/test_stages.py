@@ -266,7 +266,7 @@ def test_another_mode_of_a_limited_run_loses_the_pairs_with_those_outside(mode):
 
 
 def test_a_mesh_that_was_never_of_pairs_of_clusters_moves_to_that():
-    """Nobody has published a key for it before the run."""
+    """Its key is not published before the run."""
     whole = fabric({"a": 1, "b": 2})
     for name, other in (("a", "b"), ("b", "a")):
         whole["clusters"][name]["remotes"][other]["peers"] = []
