@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import yaml
@@ -49,6 +50,16 @@ class Echoes:
 
     sent = lost = None
     text = ""
+
+    def count(self, output):
+        """Take what ping wrote. Each number without an answer is lost; after the last answer one echo may still be under way."""
+        self.text = output[-2000:]
+        found = re.search(r"(\d+) packets transmitted", self.text)
+        assert found, self.text
+        self.sent = int(found[1])
+        answered = {int(number) for number in re.findall(r"^\d+ bytes from .*?icmp_seq=(\d+) ", output, re.MULTILINE)}
+        last = max(answered, default=0)
+        self.lost = last - len(answered) + max(0, self.sent - last - 1)
 
     def __repr__(self):
         return f"{self.sent} sent, {self.lost} lost: {self.text}"
@@ -149,41 +160,19 @@ class Fabric:
         ``inside``: ``pod-exec`` where the source is a pod.
         """
         echoes = Echoes()
-        command = [
-            "/usr/bin/python3",
-            str(LAB),
-            inside,
-            "--name",
-            self.name,
-            source,
-            "--",
-            "ping",
-            "-n",
-            "-q",
-            "-i",
-            str(every),
-            "-W",
-            "5",
-            address,
-        ]
-        running = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            yield echoes
-        finally:
-            os.killpg(running.pid, signal.SIGINT)
-            echoes.text = running.communicate(timeout=30)[0]
-        found = re.search(r"(\d+) packets transmitted, (\d+) received", echoes.text)
-        assert found, echoes.text
-        echoes.sent, received = map(int, found.groups())
-        # the last one may still have been under way
-        echoes.lost = max(0, echoes.sent - received - 1)
+        words = ["/usr/bin/python3", str(LAB), inside, "--name", self.name, source, "--"]
+        words += ["ping", "-n", "-i", str(every), "-W", "5", address]
+        with tempfile.TemporaryFile("w+") as answers:  # a pipe would be full after some hundred answers
+            running = subprocess.Popen(
+                words, stdout=answers, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+            try:
+                yield echoes
+            finally:
+                os.killpg(running.pid, signal.SIGINT)
+                running.wait(timeout=30)
+            answers.seek(0)
+            echoes.count(answers.read())
 
     # --- playbooks ----------------------------------------------------------------------------------------------
 
