@@ -26,7 +26,7 @@ class Double:
     def __init__(self, folder):
         port = folder / "port"
         self.process = subprocess.Popen([sys.executable, str(DOUBLE), str(port)], stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not port.exists():
             assert time.monotonic() < deadline and self.process.poll() is None
             time.sleep(0.05)

@@ -138,7 +138,7 @@ def ends_of(where, name, *ips, ports=None, family="IPv4", suffix="-x", **more):
 
 
 def wait_for(client, api_version, kind):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while client.resource(api_version, kind, refresh=True) is None:
         assert time.monotonic() < deadline, f"{kind} is not served"
         time.sleep(0.1)

@@ -43,7 +43,7 @@ def serve(client, name):
         "spec": {"group": kind["group"], "scope": "Cluster", "names": names, "versions": [version]},
     }
     client.create(DEFINITIONS, body, "tests")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while client.resource("{group}/{version}".format(**kind), kind["kind"], refresh=True) is None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -52,7 +52,7 @@ def serve(client, name):
 def withdraw(client, name):
     """The kind goes, with everything of it."""
     client.delete("{0}/{plural}.{group}".format(DEFINITIONS, **KINDS[name]))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     kind = KINDS[name]
     while client.resource("{group}/{version}".format(**kind), kind["kind"], refresh=True) is not None:
         assert time.monotonic() < deadline

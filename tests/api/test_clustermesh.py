@@ -93,7 +93,7 @@ def peers_of(server):
 
 
 def wait_for_kinds(client):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     for kind in ("Peer", "ClusterMesh"):
         while client.resource("kilo.squat.ai/v1alpha1", kind, refresh=True) is None:
             assert time.monotonic() < deadline

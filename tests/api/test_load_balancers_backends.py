@@ -101,7 +101,7 @@ def kinds(server):
         put(client, "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     for body in yaml.safe_load(CRDS.read_text("utf-8"))["items"]:
         put(client, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while (
         client.resource("metallb.io/v1beta2", "BGPPeer", refresh=True) is None
         or client.resource("metallb.io/v1beta1", "L2Advertisement") is None

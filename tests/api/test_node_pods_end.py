@@ -53,7 +53,7 @@ def there(server):
     return server.client().find(DAEMON_SET) is not None
 
 
-def until(ask, seconds=30.0):
+def until(ask, seconds=120.0):
     end = time.monotonic() + seconds
     while not ask():
         assert time.monotonic() < end

@@ -24,7 +24,11 @@ from test_mcs_playbooks import COREFILE, corefile, fabric  # pylint: disable=unu
 __all__ = ["fabric", "other", "pair", "whole"]
 #: Both write the Corefile's section, and one of them Services and slices.
 QUICK = {("mcs", "coredns_rewrite")}
-PAIRS = list(itertools.combinations(CAPABILITIES, 2))
+FULL = pytest.mark.skipif("MCN_FULL" not in os.environ, reason="NOT RUN: this pair, with MCN_FULL=1")
+PAIRS = [
+    pytest.param(names, marks=() if names in QUICK else FULL, id="+".join(names))
+    for names in itertools.combinations(CAPABILITIES, 2)
+]
 
 
 def state(pair):
@@ -46,10 +50,8 @@ def sweep(whole):
 
 
 @pytest.mark.usefixtures("swept")
-@pytest.mark.parametrize("names", PAIRS, ids="+".join)
+@pytest.mark.parametrize("names", PAIRS)
 def test_two_come_change_and_go(pair, whole, names):
-    if names not in QUICK and "MCN_FULL" not in os.environ:
-        pytest.skip("NOT RUN: this pair, with MCN_FULL=1")
     tree = yaml.safe_load((whole / "hosts.yml").read_text())
     tree["all"]["vars"]["multicluster_capabilities"] = list(names)
     for one in tree["all"]["children"]["clusters"]["hosts"].values():

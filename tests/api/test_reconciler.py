@@ -26,7 +26,7 @@ from mirror_clusters import (  # pylint: disable=unused-import
 __all__ = ["fluentd", "other", "two"]
 
 
-def until(what, seconds=20.0):
+def until(what, seconds=120.0):
     """Wait for something to be true."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

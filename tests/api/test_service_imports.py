@@ -687,7 +687,7 @@ def wait_until_stored(pair, stores):
         "spec": {"type": "Headless", "ports": []},
     }
     path = f"/apis/{VERSIONS[0]}/namespaces/shop/serviceimports"
-    client, ends = pair.clients["gcp"], time.monotonic() + 30
+    client, ends = pair.clients["gcp"], time.monotonic() + 120
     client.create(path, probe, "probe")
     try:
         while True:

@@ -249,7 +249,7 @@ def implementation_fixture(request, node):
     return request.param
 
 
-def wait_for(condition, seconds=10.0):
+def wait_for(condition, seconds=60.0):
     """Poll until the condition holds; its last value."""
     deadline = time.monotonic() + seconds
     while True:

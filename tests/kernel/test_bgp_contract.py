@@ -192,7 +192,7 @@ class Cable:
             self.until(lambda name=name: (folder / (name + ".vty")).exists())
 
     @staticmethod
-    def until(condition, within=30.0):
+    def until(condition, within=120.0):
         deadline = time.monotonic() + within
         while not condition():
             assert time.monotonic() < deadline
@@ -214,7 +214,7 @@ class Cable:
         """How many sessions there have been."""
         return self.ask("neighbors", NODE)[NODE]["connectionsEstablished"]
 
-    def settle(self, *prefixes, within=30.0):
+    def settle(self, *prefixes, within=120.0):
         """Until the router has exactly these."""
         deadline = time.monotonic() + within
         while True:
@@ -496,7 +496,7 @@ def test_graceful_restart_keeps_routes_over_a_restart_and_not_over_an_end(place)
     time.sleep(1.0)
     assert set(place.routes()) == {ONE, TWO}
     node.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while place.sessions() < 2:
         assert set(place.routes()) == {ONE, TWO} and time.monotonic() < deadline
         time.sleep(0.05)
@@ -613,7 +613,7 @@ def test_bfd_notices_silence_and_the_nodes_own_routes_stay(place):
         "nft",
         "table ip cut { chain out { type filter hook output priority 0; drop; }; }",
     )
-    place.settle(within=60.0)
+    place.settle(within=120.0)
     place.run("ip", "netns", "exec", place.names[0], "nft", "delete", "table", "ip", "cut")
     place.settle(ONE)
     assert kept()

@@ -138,7 +138,7 @@ class Fabric:
 
     lab_program = LAB
 
-    def all_reach(self, within=30.0):
+    def all_reach(self, within=60.0):
         """The rows of a matrix in which everybody answers; fails with the names when that does not come within the seconds.
 
         One lost echo is no broken mesh: a tunnel may be in the middle of a handshake, which WireGuard repeats after 5 s.

@@ -135,7 +135,7 @@ def reported(document):
     return json.dumps(rows, indent=1)
 
 
-def assert_arrives(fabric, within=20.0, **variables):
+def assert_arrives(fabric, within=60.0, **variables):
     """A new peer needs a handshake first."""
     deadline = time.monotonic() + within
     while True:

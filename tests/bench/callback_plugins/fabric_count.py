@@ -42,7 +42,7 @@ class CallbackModule(CallbackBase):
     def __init__(self):
         super().__init__()
         self.modules, self.results, self.tasks = collections.Counter(), collections.Counter(), []
-        self.play = ""
+        self.play, self.changed = "", 0
 
     def v2_playbook_on_play_start(self, play):
         self.play = play.get_name()
@@ -57,6 +57,7 @@ class CallbackModule(CallbackBase):
 
     def _saw(self, result, ran):
         self.results[result._host.get_name()] += 1
+        self.changed += bool(result._result.get("changed"))
         if self.tasks:
             self.tasks[-1][3] += 1
         delegated = (result._result.get("_ansible_delegated_vars") or {}).get(
@@ -87,4 +88,5 @@ class CallbackModule(CallbackBase):
             for (play, name, begun, count), end in zip(self.tasks, ends)
         ]
         with pathlib.Path(os.environ["FABRIC_COUNT"]).open("w", encoding="utf-8") as target:
-            json.dump({"modules": self.modules, "results": self.results, "tasks": rows}, target)
+            counted = {"modules": self.modules, "results": self.results, "changed": self.changed, "tasks": rows}
+            json.dump(counted, target)

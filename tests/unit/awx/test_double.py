@@ -98,7 +98,7 @@ def workflow(state, edges):
     return made
 
 
-def ended(state, kind, number, seconds=20):
+def ended(state, kind, number, seconds=120):
     deadline = time.monotonic() + seconds
     while state.get([kind, number], {})["status"] not in ("successful", "failed", "error"):
         assert time.monotonic() < deadline
@@ -106,7 +106,7 @@ def ended(state, kind, number, seconds=20):
     return state.get([kind, number], {})
 
 
-def walked(state, edges, seconds=20):
+def walked(state, edges, seconds=120):
     """The workflow's end, and {node: status of its job, None where it never ran}."""
     state.trees[next(iter(state.rows["inventory_sources"]))] = TREE
     with state.lock:
@@ -172,7 +172,7 @@ def test_what_is_handed_on_passes_an_approval_and_nothing_follows_one_that_was_d
 
 
 def answer_it(state, word):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with state.lock:
             waiting = [
@@ -205,7 +205,7 @@ def test_a_launch_returns_before_the_job_ran_and_a_project_that_cannot_be_update
 def test_a_job_has_no_more_slices_than_its_inventory_has_hosts(awx):
     template = next(row["id"] for row in awx.rows["job_templates"].values() if row["name"] == "b")
     assert "job" in awx.post(["job_templates", template, "launch"], {})  # an inventory that was never updated has none
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not awx.trees:
         assert time.monotonic() < deadline
         time.sleep(0.01)
