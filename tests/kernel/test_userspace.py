@@ -10,6 +10,7 @@ import os
 import pathlib
 import shutil
 import signal
+import threading
 
 import pytest
 
@@ -54,6 +55,21 @@ def test_a_stale_socket_does_not_stop_it(node, wait_for):
     assert node.run("ls", "/run/wireguard") == "wg0.sock\n"
     made = node.flow("wireguard_device", DESIRED, False)
     assert made["changed"] and made["device"]["listen_port"] == 51821 and len(daemons(node)) == 1
+
+
+def test_one_that_is_still_ending_is_waited_for(node):
+    """Somebody deleted the device a moment ago: its process has the control socket until it ends."""
+    node.flow("wireguard_device", DESIRED, False)
+    (pid,) = daemons(node)
+    os.kill(pid, signal.SIGSTOP)
+    node.run("ip", "link", "delete", "wg0")
+    timer = threading.Timer(2.0, os.kill, (pid, signal.SIGCONT))
+    timer.start()
+    try:
+        assert node.flow("wireguard_device", DESIRED, False)["changed"]
+    finally:
+        timer.join()
+    assert pid not in daemons(node) and len(daemons(node)) == 1
 
 
 def test_one_that_ends_after_its_start_is_told_why_and_leaves_nothing(new_node, flow_failed):
