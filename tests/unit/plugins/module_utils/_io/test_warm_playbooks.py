@@ -29,6 +29,10 @@ from ansible_collections.multicluster.network.plugins.module_utils._io.warm_play
 )
 
 PROGRAM = str(pathlib.Path(sys.executable).with_name("ansible-playbook"))
+#: Each runs the real program twice, so `make test` has one or two of a kind.
+REST = pytest.mark.skipif(
+    "MCN_EXAMPLES" in os.environ, reason="NOT RUN: others of its kind are; `tests/run units` has all"
+)
 #: A machine that is busy gets much more time than any of it takes.
 LONG = 240.0
 #: It writes what a run finds, so that two can be compared: settings, words, secrets, templates, a module, and who runs it.
@@ -172,9 +176,9 @@ def of_place(place):
         ([], "book.yml"),
         (["-e", "word=this", "-e", '{"fails": true}'], "book.yml"),
         (["-e", "@vaulted.yml", "--vault-password-file", "password"], "book.yml"),
-        (["-e", "@vaulted.yml"], "book.yml"),
-        (["--limit", "nobody"], "book.yml"),
-        (["--check", "--diff", "-v"], "book.yml"),
+        pytest.param(["-e", "@vaulted.yml"], "book.yml", marks=REST),
+        pytest.param(["--limit", "nobody"], "book.yml", marks=REST),
+        pytest.param(["--check", "--diff", "-v"], "book.yml", marks=REST),
         (["--no-such-option"], "book.yml"),
         ([], "missing.yml"),
         (["-i", "away,", "-e", "ansible_connection=ssh", "--limit", "away", "-T", "1", "-e", "folder=x"], "away.yml"),
@@ -275,7 +279,9 @@ def test_what_is_kept_in_memory_has_these_names_in_this_ansible():
 # --- whatever happens to the process ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, *(pytest.param(one, marks=REST) for one in (signal.SIGTERM, signal.SIGSEGV))]
+)
 def test_one_that_died_is_missed_by_nobody(place, number):
     place.make()
     place.ready()
@@ -386,7 +392,10 @@ def test_what_it_cleans_up_at_its_end(place):
 # --- what changes it ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("change", ["settings", "named settings", "program", "collection"])
+@pytest.mark.parametrize(
+    "change",
+    ["settings", *(pytest.param(one, marks=REST) for one in ("named settings", "program")), "collection"],
+)
 def test_what_it_has_in_memory_is_never_old(place, change, monkeypatch):
     program, named = place.folder / "bin" / "ansible-playbook", place.folder / "named.cfg"
     program.parent.mkdir()
@@ -484,7 +493,15 @@ def test_a_program_that_cannot_be_kept_is_started_each_time(place):
     assert "no script" in place.reported[0]
 
 
-@pytest.mark.parametrize("fault", ["exit 3", "exec sleep 1000", "echo nonsense >&$2; exec sleep 1000", "kill -9 $$"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "exit 3",
+        pytest.param("exec sleep 1000", marks=REST),
+        "echo nonsense >&$2; exec sleep 1000",
+        pytest.param("kill -9 $$", marks=REST),
+    ],
+)
 def test_one_that_never_begins_keeps_no_run_waiting(place, fault, monkeypatch):
     """Whatever is wrong alongside the program itself; it is tried again after growing pauses."""
     monkeypatch.setattr(warm_playbooks, "_BEGINNING", 0.5)
