@@ -25,6 +25,8 @@ NOT_RELEASED = (
     "extensions/molecule/",
     "changelogs/fragments/",
     "docs/specs/",
+    "docs/checklist.md",
+    "CONTRIBUTING.md",
     "docs/docsite/rst/images/",
     ".ci/",
     ".git",
