@@ -37,7 +37,9 @@ MOST = 20
 PERIOD, STALLED = 0.2, 20.0
 #: Seconds between two rows of lost packets.
 APART = 0.5
-_PACKET = struct.Struct("!QI108x")
+_PACKET = struct.Struct("!QII104x")
+#: In each of its packets, so that those of an earlier witness are left out: WireGuard keeps some while it has no session, and sends them when it has one.
+_OWN = int.from_bytes(os.urandom(4), "big")
 _BATCH = 64
 _FORCED_BUFFER = 33
 _BUFFER = 16 << 20
@@ -170,7 +172,7 @@ class Flow:
         if count <= 0:
             return
         for number in range(count):
-            _PACKET.pack_into(self._batch.data, number * _PACKET.size, self.sent + number, self._index)
+            _PACKET.pack_into(self._batch.data, number * _PACKET.size, self.sent + number, self._index, _OWN)
         done = _libc.sendmmsg(self._sender, self._batch.messages, count, 0)
         if done > 0:
             self.sent += done
@@ -364,8 +366,9 @@ class Witness:
                 count = _libc.recvmmsg(number, batch.messages, _BATCH, 0x40, None)
                 if count <= 0:
                     return True
-                for place, index in _PACKET.iter_unpack(batch.data.raw[: count * _PACKET.size]):
-                    flows[index].arrived(place)
+                for place, index, sender in _PACKET.iter_unpack(batch.data.raw[: count * _PACKET.size]):
+                    if sender == _OWN:
+                        flows[index].arrived(place)
                 if count < _BATCH:
                     return True
 
