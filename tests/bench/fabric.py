@@ -175,7 +175,7 @@ class Fabric:
                 list(pool.map(self._run_pods, self.lab.control_planes))
 
     def _run_pods(self, plane):
-        """So many Pods on each node of a cluster: the lab's own, and others of which hardly two are neighbours."""
+        """So many Pods on each node of a cluster: the lab's own, and others at random in the node's range."""
         chosen, where = random.Random(self.nodes), "/api/v1/namespaces/default/pods"
         spec = {"automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]}
         for node in plane.cluster.nodes:
@@ -233,6 +233,15 @@ class Fabric:
                         "status": {"phase": "Running", "podIP": pod.addresses[0], "podIPs": [{"ip": pod.addresses[0]}]},
                     },
                 )
+
+    def _by_pods(self):
+        """Ends the bench where the Pods are not the source: a peer would have its node's range as a whole."""
+        machine = self.lab.machines[0]
+        shown = self.lab.run_in_node(machine.node.name, ["wg", "show", "all", "allowed-ips"])
+        fewest = min(len(line.split()) - 2 for line in shown.stdout.splitlines())
+        print(f"allowed IPs of a peer, the fewest on {machine.node.name}: {fewest}", flush=True)
+        if fewest < self.asked.pods / 4:
+            raise SystemExit(f"{fewest} allowed IPs of a peer are not those of {self.asked.pods} Pods")
 
     def inventory(self, without=()):
         """The lab's inventory as a file, without some of its hosts."""
@@ -341,6 +350,8 @@ class Fabric:
             self.lab.control_plane(last.cluster).api.request("DELETE", "/api/v1/nodes/" + last.name)
             now = fewer
         first = self.run("mesh", "multicluster.network.mesh", now)
+        if self.asked.pods:
+            self._by_pods()
         if "mesh_floor" in asked:
             self.run("mesh_floor", self.empty(round(first["modules"])), now)
         self.furnish()

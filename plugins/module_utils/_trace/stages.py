@@ -77,7 +77,8 @@ def gap_of(changes: Changes, one: str, other: str) -> Gap | None:
         return Gap(KEY_NEW, *keys[0], begin, SECOND_CALL, tuple(peer for _host, peer in keys))
     if ports:
         return Gap(PORT_NEW, *ports[0], (one, other), FIRST_CALL, (one, other))
-    if changes.mesh.rotation_step:  # its bypass devices carry packets while preshared keys change
+    # Bypass devices carry packets while the preshared keys of pairs change; the one of a whole KubeSpan mesh changes on all devices at once.
+    if changes.mesh.rotation_step and not changes.pairs.whole:
         return None
     secrets = [ends for ends in both if changes.has_new_secret(ends[0], changes.pairs.seats[ends[1]].cluster)]
     return Gap(SECRET_NEW, *secrets[0], (one, other), FIRST_CALL, (one, other)) if secrets else None

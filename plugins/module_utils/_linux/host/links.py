@@ -84,7 +84,7 @@ def _start_wireguard_go(name: str) -> None:
         )
     if not os.path.exists("/dev/net/tun"):
         raise LinuxError("create", name, "wireguard-go needs /dev/net/tun, which is missing")
-    # Where somebody deleted the device a moment ago, the former process still has the socket; it ends by itself.
+    # After a device was deleted by hand, its process has the socket until it ends by itself.
     _wait(lambda: socket_state(name) != "alive", _STOP_TIMEOUT)
     remove_stale_socket(name)
     environment = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")}

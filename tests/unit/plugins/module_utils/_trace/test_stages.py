@@ -239,13 +239,19 @@ def test_another_secret_makes_a_gap_where_calls_take_longer_than_sessions(first,
     assert all(row["ends"].startswith(stages.FIRST_CALL) for row in shown)
 
 
-def test_a_step_of_a_rotation_announces_no_gap_by_preshared_keys():
-    """Packets go by the bypass devices meanwhile, which check mode has not made."""
+@pytest.mark.parametrize("step", ["renew", ""])
+@pytest.mark.parametrize("spans", [False, True], ids=["pairs", "whole mesh"])
+def test_a_rotation_announces_gaps_by_the_secret_of_a_whole_mesh_alone(spans, step):
+    """Preshared keys of pairs change while packets go by the bypass devices, which check mode has not made."""
     mesh = fabric({"a": 2, "b": 2})
     rows = announced(mesh)
-    plan = spanning_plan(mesh, rows)._replace(rotation_step="renew")
-    found = changes.Changes(plan, {host: secrets_changed(rows, host) for host in mesh["nodes"]})
-    assert stages.gaps(found) == []
+    if spans:
+        plan, paths = spanning_plan(mesh, rows), {host: secrets_changed(rows, host) for host in mesh["nodes"]}
+    else:
+        plan = MeshPlan.from_json(mesh)
+        paths = {host: {"secrets": [f"wireguard.{'b' if host.startswith('a') else 'a'}"]} for host in mesh["nodes"]}
+    found = stages.gaps(changes.Changes(plan._replace(rotation_step=step), paths))
+    assert bool(found) == (spans or not step)
 
 
 @pytest.mark.parametrize("mode", ["kubespan", None])
