@@ -10,7 +10,7 @@ side) and of all nodes. They are what is compared: seconds by the clock depend o
 by themselves: it has a handshake for each pair of nodes every two minutes, so they grow with the square of the nodes and with time, whatever
 else is done. There is nobody to compare with but Ansible itself: an empty play has that many `ping` tasks.
 
-`--pods 110` puts that many Pods on each node, at addresses anywhere in its range, and lets their addresses be the source of the nodes' ranges
+`--pods 110` puts that many Pods on each node, at addresses anywhere in the cluster's range, and lets their addresses be the source of the nodes' ranges
 (`pod_ranges: pods`); the bars are the same, and an unchanged site may change nothing.
 
 `--runs site --uncompared --rounds 5` runs this collection and a copy of it that does not compare the paths between nodes in turn, and judges the sums.
@@ -175,13 +175,14 @@ class Fabric:
                 list(pool.map(self._run_pods, self.lab.control_planes))
 
     def _run_pods(self, plane):
-        """So many Pods on each node of a cluster: the lab's own, and others at random in the node's range."""
-        chosen, where = random.Random(self.nodes), "/api/v1/namespaces/default/pods"
+        """So many Pods on each node of a cluster: the lab's own, and others at random in the upper half of the cluster's range: no node has a prefix."""
+        cluster, where = plane.cluster, "/api/v1/namespaces/default/pods"
         spec = {"automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]}
-        for node in plane.cluster.nodes:
-            own = node.pods[0].addresses[0]
-            others = {str(address) for address in ipaddress.ip_network(node.pod_cidrs[0]).hosts()} - {own}
-            for number, address in enumerate([own, *chosen.sample(sorted(others), self.asked.pods - 1)]):
+        upper = list(ipaddress.ip_network(cluster.pod_cidrs[0]).subnets())[1]
+        others = iter(random.Random(self.nodes).sample(range(1, 1 << 15), (self.asked.pods - 1) * len(cluster.nodes)))
+        for node in cluster.nodes:
+            addresses = [node.pods[0].addresses[0], *(str(upper[next(others)]) for _pod in range(self.asked.pods - 1))]
+            for number, address in enumerate(addresses):
                 name = f"{node.name}-{number}"
                 plane.api.post(where, {"metadata": {"name": name}, "spec": {"nodeName": node.name, **spec}})
                 status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
