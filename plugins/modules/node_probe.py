@@ -148,7 +148,9 @@ pings:
   returned: success
   sample: [{source: 10.2.3.10, target: 10.4.7.10, node: gcp-node-1, ok: true, milliseconds: 0.9, size: 1420, full: 1420}]
 host_pings:
-  description: The same of O(host_targets), from the address that the host's kernel takes. Sizes are not asked.
+  description: >-
+    The same of O(host_targets), from the address that the host's kernel takes. Sizes are not asked. No answer is awaited of a version of IP that is
+    not in RV(host_sources).
   type: list
   elements: dict
   returned: success

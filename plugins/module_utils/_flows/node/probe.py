@@ -57,16 +57,19 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "target": target["address"],
             "node": target["node"],
             "mtu": mtus.get(target["address"]),
+            "awaited": True,
         }
         for pod in found["pods"]
         for source in pod["addresses"]
         for target in request.get("targets") or ()
         if (":" in source) == (":" in target["address"])
     ]
-    host_jobs = _host_jobs(request)
+    state = persistence.load_state(request["fabric"]) if request.get("fabric") and request.get("host_targets") else None
+    carried = carried_versions(state, PrefixSet.of_texts(request["pod_cidrs"]))
+    host_jobs = _host_jobs(request, carried if state and not state.kubespan else (4, 6))
     asked = echoes.ping_all([*jobs, *host_jobs], request["tries"], request["wait_seconds"])
     for entry in asked:
-        del entry["netns"], entry["mtu"]
+        del entry["netns"], entry["mtu"], entry["awaited"]
     pings, host_pings = asked[: len(jobs)], asked[len(jobs) :]
     result: Data = {
         "changed": False,
@@ -92,21 +95,31 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
     if request.get("for_ends") is not None and request.get("fabric"):
         targets = [str(row.get("target")) for row in request["for_ends"]]
         read_sections([("ends", lambda: read_ends(request["fabric"], targets))], result)
-    if host_pings and request.get("fabric"):
-        ranges = PrefixSet.of_texts(request["pod_cidrs"])
-        result["host_sources"] = carried_versions(persistence.load_state(request["fabric"]), ranges)
+    if host_pings:
+        result["host_sources"] = carried
     return result
 
 
-def _host_jobs(request: t.Mapping[str, t.Any]) -> list[Data]:
-    """What the host itself asks, from the address that its kernel takes; nothing of the size of packets, which those of pods tell."""
+def _host_jobs(request: t.Mapping[str, t.Any], carried: t.Collection[int]) -> list[Data]:
+    """What the host itself asks, from the address that its kernel takes; nothing of the size of packets, which those of pods tell.
+
+    ``carried``: versions of IP of which other clusters accept the host's packets. Of others no answer can come, and none is awaited: that would
+    cost every node of such a fabric all tries of every run.
+    """
     targets = list(request.get("host_targets") or ())
     try:
         ways = routes.look_up([{"dst": row["address"], "mark": request.get("mark") or 0} for row in targets])
     except LinuxError:
         return []
     return [
-        {"netns": None, "source": way["src"], "target": row["address"], "node": row["node"], "mtu": None}
+        {
+            "netns": None,
+            "source": way["src"],
+            "target": row["address"],
+            "node": row["node"],
+            "mtu": None,
+            "awaited": (6 if ":" in row["address"] else 4) in carried,
+        }
         for row, way in zip(targets, ways)
         if way.get("src") and way.get("dev") in (request.get("devices") or ())
     ]

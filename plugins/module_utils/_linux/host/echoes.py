@@ -40,7 +40,8 @@ Row = dict[str, t.Any]
 def ping_all(jobs: t.Sequence[t.Mapping[str, t.Any]], tries: int, wait_seconds: float) -> list[Row]:
     """Every job is {netns: path or None, source, target, mtu, ...} and comes back with ok and milliseconds (None without an answer), size and full.
 
-    One answer counts: the first packets may wait for a handshake. An address is asked ``tries`` times, each for ``wait_seconds``.
+    One answer counts: the first packets may wait for a handshake. An address is asked ``tries`` times, each for ``wait_seconds``. A job with
+    ``awaited`` False is asked once, and its answer taken if it comes while others are waited for.
     ``mtu``: bytes of a packet that fills the tunnel to the target, or None where there is none; ``full``: bytes of the largest packet that had to be
     answered, which is not larger than what the pod's kernel would send; ``size``: bytes of the largest one that was, both None where none was asked for.
     """
@@ -79,7 +80,7 @@ def _ask(pods: t.Sequence[_Pod], wait: float) -> None:
     """Send what is to be asked, and wait until all of it is answered, ``wait`` seconds at most."""
     sent = [pod for pod in pods if pod.send(pods)]
     deadline = time.monotonic() + wait
-    while any(pod.pending for pod in sent):
+    while any(pod.waits() for pod in sent):
         left = deadline - time.monotonic()
         if left <= 0:
             return
@@ -145,9 +146,17 @@ class _Pod:
         """For a poll."""
         return self._sockets[0].fileno()
 
+    def waits(self) -> bool:
+        """Whether an answer is awaited that has not come."""
+        return any(self._awaited(place) for place, _size in self.pending)
+
+    def _awaited(self, place: int) -> bool:
+        return self._rows[place].get("awaited") is not False
+
     def ask_small(self) -> bool:
         """Ask whoever has not answered at all; False where there is no such."""
-        self.pending = {(place, 0) for place, row in enumerate(self._rows) if not row["ok"]}
+        open_ones = [place for place, row in enumerate(self._rows) if not row["ok"]]
+        self.pending = {(place, 0) for place in open_ones if self._awaited(place) or place not in self._sent}
         return bool(self.pending)
 
     def ask_full(self) -> bool:
