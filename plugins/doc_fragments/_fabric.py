@@ -31,7 +31,7 @@ options:
     default: {}
   hosts:
     description: >-
-      Hosts of the inventory that stand for nodes. What plays registered about them and about the clusters is taken in place of O(nodes),
+      Hosts of the inventory that are nodes. What plays registered about them and about the clusters is taken in place of O(nodes),
       O(node_plans), O(plans) and, where the module has it, the mesh. A host without a result is kept, as one that did not answer.
     type: list
     elements: str

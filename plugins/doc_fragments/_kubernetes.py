@@ -121,7 +121,7 @@ options:
   clusters:
     required: false
   clusters_group:
-    description: Group of the inventory whose hosts are the clusters, with their access as variables, where O(clusters) is not given.
+    description: Group of the clusters' hosts in the inventory, with their access as variables, where O(clusters) is not given.
     type: str
     default: clusters
 """
@@ -165,7 +165,7 @@ options:
   max_deletes:
     description:
       - How much one run may remove of each cluster and kind. 0 means none, a negative number any. O(state=absent) knows no limit.
-      - The default is the larger of 5 and 20 % of what is ours.
+      - The default is the larger of 5 and 20 % of what this fabric owns.
     type: int
   confirm_empty:
     description: Clusters of which it is right that nothing is desired any more.

@@ -25,7 +25,7 @@ options:
   settings:
     description:
       - Each cluster's load balancing. Clusters that are not named here are left alone.
-      - The default is what the inventory says, C(load_balancers_settings) of the clusters' hosts, with the BGP facts of the nodes and what no
+      - The default is what the inventory has, C(load_balancers_settings) of the clusters' hosts, with the BGP facts of the nodes and what no
         Service may name.
       - An option wins over the environment (O(use_environment)), that over O(settings[].config_file), and that over the default.
     type: list
@@ -69,7 +69,7 @@ options:
         choices: [cloud-provider-equinix-metal, metal-ccm, packet-ccm]
         default: metal-ccm
       adopt_identities:
-        description: Names whose reservations count as ours too. The default is all three.
+        description: Names with reservations that count as owned too. The default is all three.
         type: list
         elements: str
         choices: [cloud-provider-equinix-metal, metal-ccm, packet-ccm]
@@ -165,11 +165,11 @@ options:
         type: dict
         default: {}
       config_file:
-        description: A JSON file with the settings of the original cloud controller, on the host that runs the module.
+        description: A JSON file with the settings of the upstream cloud controller, on the host that runs the module.
         type: path
       config_secret:
         description:
-          - Name of a Secret in C(kube-system) whose key C(cloud-sa.json) holds such settings, C(metal-cloud-config) with the original.
+          - Name of a Secret in C(kube-system) whose key C(cloud-sa.json) holds such settings, C(metal-cloud-config) upstream.
             O(settings[].config_file) wins over it.
           - Where O(settings[].api_key) is not the Secret's, the Secret says neither O(settings[].base_url) nor O(settings[].project_id)
             nor O(settings[].eip_tag).
@@ -195,7 +195,7 @@ options:
         type: str
       metadata_url:
         description:
-          - URL of the provider's metadata service, C(https://metadata.platformequinix.com) with the original. Its answer to C(/metadata), which is about
+          - URL of the provider's metadata service, C(https://metadata.platformequinix.com) upstream. Its answer to C(/metadata), which is about
             the host that runs the module, names the facility where nothing else names a place. Without it nobody is asked.
         type: str
       eip_tag:
@@ -230,7 +230,7 @@ options:
             type: str
             required: true
           source_ip:
-            description: Address from which the node speaks.
+            description: Address from which the node connects.
             type: str
             required: true
           peers:
@@ -348,7 +348,7 @@ options:
         type: bool
         default: false
       on_duplicate_reservation:
-        description: What to do with two reservations of the same tags. V(first) takes the first one, as the original did.
+        description: What to do with two reservations of the same tags. V(first) takes the first one, as the upstream program does.
         type: str
         choices: [refuse, first]
         default: refuse
@@ -371,7 +371,7 @@ options:
         default: true
       publish_bgp_password:
         description:
-          - Write BGP passwords where the original did, into annotations and MetalLB's ConfigMap. Everybody who may read nodes or
+          - Write BGP passwords where the upstream program does, into annotations and MetalLB's ConfigMap. Everybody who may read nodes or
             ConfigMaps can read them there.
         type: bool
         default: false

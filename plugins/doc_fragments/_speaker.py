@@ -37,7 +37,7 @@ options:
         elements: int
         default: []
       services:
-        description: Whose network it is, for people.
+        description: The owner of the network, for people.
         type: list
         elements: str
         default: []

@@ -14,7 +14,7 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   apinet:
-    description: The cluster in O(clusters) whose API server is the network side.
+    description: The cluster in O(clusters) with the API server of the network side.
     type: str
     required: true
   apinet_namespace:
@@ -31,7 +31,7 @@ options:
     SOURCE = r"""
 options:
   source:
-    description: The cluster in O(clusters) whose API server is the tenant-facing side. It may be that of O(apinet).
+    description: The cluster in O(clusters) with the API server of the tenant-facing side. It may be that of O(apinet).
     type: str
     required: true
 """

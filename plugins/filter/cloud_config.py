@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: cloud_config
-short_description: Settings of the original cloud controller as the text of its configuration file
+short_description: Settings of the upstream cloud controller as the text of its configuration file
 version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Gives the JSON text that the original reads from the key C(cloud-sa.json) of the Secret C(kube-system/metal-cloud-config), and that
+  - Gives the JSON text that the upstream cloud controller reads from the key C(cloud-sa.json) of the Secret C(kube-system/metal-cloud-config), and that
     M(multicluster.network.load_balancers) reads back with O(multicluster.network.load_balancers#module:settings[].config_secret).
 options:
   _input:

@@ -27,7 +27,7 @@ options:
     type: dict
     required: true
   clusters_group:
-    description: Name of the group whose hosts are the clusters.
+    description: Name of the group of the clusters' hosts.
     type: str
     default: clusters
 """

@@ -36,7 +36,7 @@ options:
     type: list
     elements: dict
   clusters_group:
-    description: The group whose hosts are the clusters when O(clusters) is not given.
+    description: The group of the clusters' hosts when O(clusters) is not given.
     type: str
     default: clusters
   kubeconfig:

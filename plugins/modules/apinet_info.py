@@ -13,7 +13,7 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - Reads both API servers as M(multicluster.network.apinet_sync) does and writes nothing.
-  - Tells what differs, why each object waits, which twins, IDs and addresses belong to nothing, and for every interface the
+  - Returns what differs, why each object waits, which twins, IDs and addresses belong to nothing, and for every interface the
     load balancers and NAT gateways that serve it.
 extends_documentation_fragment:
   - multicluster.network._kubernetes
@@ -32,7 +32,7 @@ options:
     description: Look only at this namespace of the tenant-facing side.
     type: str
   watch_filter:
-    description: Look only at objects whose watch filter label has this value.
+    description: Look only at objects with this value of the watch filter label.
     type: str
   kinds:
     description: Which kinds are mapped. The default is all.
@@ -46,7 +46,7 @@ options:
     choices: [lb_node_affinity, peering, stale_uid, vip_release]
     default: []
   collect:
-    description: Count the removal of twins whose source object is gone as drift.
+    description: Count the removal of twins without their source object as drift.
     type: bool
     default: true
   min_public_ips:
@@ -62,7 +62,7 @@ options:
     type: bool
     default: false
   use_original_manager:
-    description: Whether the field manager of the original program counts as ours.
+    description: Whether the field manager of the upstream program counts as ours.
     type: bool
     default: false
   max_deletes:

@@ -37,7 +37,7 @@ options:
       - V(present) maps.
       - V(absent) deletes everything of the tenant in O(watch_namespace) on the tenant-facing side, that is all of the mapped kinds and
         the routings that are selected, and carries that through to the network side.
-      - V(released) leaves everything as it is. Twins are on record as the original's own afterwards, so that what it applies changes nothing, and
+      - V(released) leaves everything as it is. Twins are on record as the upstream program's own afterwards, so that what it applies changes nothing, and
         our next run refuses them as C(adoptable).
     type: str
     choices: [present, absent, released]
@@ -46,7 +46,7 @@ options:
     description: Map only this namespace of the tenant-facing side. Required with O(state=absent).
     type: str
   watch_filter:
-    description: Map only objects whose watch filter label has this value.
+    description: Map only objects with this value of the watch filter label.
     type: str
   kinds:
     description: Which kinds to map. The default is all.
@@ -63,7 +63,7 @@ options:
     choices: [lb_node_affinity, peering, stale_uid, vip_release]
     default: []
   collect:
-    description: Remove twins whose source object is gone. It never happens after a list that failed.
+    description: Remove twins without their source object. It never happens after a list that failed.
     type: bool
     default: true
   min_public_ips:
@@ -76,20 +76,20 @@ options:
     default: 10
   adopt:
     description:
-      - Take over twins that another program made, such as the original. Without it they are refused as C(adoptable), and what only
+      - Take over twins that another program made, such as the upstream one. Without it they are refused as C(adoptable), and what only
         has the name of a twin as C(not_ours).
     type: bool
     default: false
   use_original_manager:
     description:
-      - Write as the field manager of the original program instead of our own. Its twins are ours then, and ours are its when it
+      - Write as the field manager of the upstream program instead of our own. Its twins are ours then, and ours are its when it
         runs again.
     type: bool
     default: false
   max_deletes:
     description:
       - How many twins of each kind one run may collect. 0 means none, a negative number any. Deletions that tenants ask for do not count.
-      - The default is the larger of 5 and 20 % of what is ours.
+      - The default is the larger of 5 and 20 % of what this fabric owns.
     type: int
   confirm_empty:
     description: Put the name of O(source) here when it is right that it has no objects of a kind any more.

@@ -35,7 +35,7 @@ options:
     default: present
   daemon:
     description:
-      - The program that speaks, of the package C(frr) or C(bird2). Both announce the same in the same way. V(bird) listens, on
+      - The daemon, of the package C(frr) or C(bird2). Both announce the same in the same way. V(bird) listens, on
         port 1790, where it takes connections of O(neighbors) alone.
       - A change from one to the other ends the sessions once.
     type: str
@@ -56,11 +56,11 @@ options:
     description: Autonomous system of the node. Required with O(state=present), but for O(routes_only).
     type: int
   source_ip:
-    description: Address from which the node speaks. The default is the one from which it reaches the first router.
+    description: Address from which the node connects. The default is the one from which it reaches the first router.
     type: str
   router_id:
     description:
-      - An IPv4 address of no other speaker. The default is O(source_ip), or the first address of IPv4 from which the node speaks. A node that speaks with
+      - An IPv4 address of no other speaker. The default is O(source_ip), or the first address of IPv4 from which the node connects. A node that connects to
         routers of IPv6 alone needs it.
     type: str
   neighbors:
@@ -81,7 +81,7 @@ options:
         description: Password of the session, for which the kernel needs TCP MD5 signatures.
         type: str
       password_file:
-        description: A file on the node whose text is the password, in place of O(neighbors[].password). It is read when the task runs.
+        description: A file on the node with the password as its text, in place of O(neighbors[].password). It is read when the task runs.
         type: path
       multihop:
         description: How many hops away the router may be. V(0) is for one on the same network.
@@ -89,7 +89,7 @@ options:
         default: 0
       source_ip:
         description:
-          - Address from which the node speaks with this router. The default is O(source_ip), and for a router of the other family the one from which
+          - Address from which the node connects to this router. The default is O(source_ip), and for a router of the other family the one from which
             the node reaches it. Networks of a family go to the routers of that family.
         type: str
       bfd:
@@ -173,7 +173,7 @@ options:
     type: int
     default: 3
   hold_time:
-    description: Seconds after which a router forgets a silent node. At least three times O(keepalive_time).
+    description: Seconds after which a router forgets a node that does not respond. At least three times O(keepalive_time).
     type: int
     default: 9
   grants:

@@ -53,7 +53,7 @@ options:
     type: bool
     default: false
   config_file:
-    description: A JSON file with the settings of the original cloud controller, on the host that runs the module.
+    description: A JSON file with the settings of the upstream cloud controller, on the host that runs the module.
     type: path
   use_environment:
     description: Whether the variables C(METAL_*) of the environment count, below options and above the file.
@@ -65,7 +65,7 @@ options:
     choices: [cloud-provider-equinix-metal, metal-ccm, packet-ccm]
     default: metal-ccm
   adopt_identities:
-    description: Names whose reservations count too. The default is all three.
+    description: Names with reservations that count too. The default is all three.
     type: list
     elements: str
     choices: [cloud-provider-equinix-metal, metal-ccm, packet-ccm]

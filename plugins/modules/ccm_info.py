@@ -13,7 +13,7 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - Reads Services, reservations, devices and BGP sessions of each cluster and writes nothing.
-  - Tells for each Service how far its address has come, for each reservation whose it is, and what stands in the way of a cloud
+  - Returns for each Service how far its address has come, for each reservation whose it is, and what stands in the way of a cloud
     controller, such as devices that are not called like their nodes.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
@@ -57,7 +57,7 @@ clusters:
   description:
     - For each cluster what M(multicluster.network.load_balancers) returns of it, with its plan and refusals, and C(reservations),
       C(control_plane), C(devices), C(zones), C(sessions) and C(findings). The C(load_balancer_name) of a recorded reservation is how
-      the original calls the load balancer of its Service in its log and events.
+      the upstream program calls the load balancer of its Service in its log and events.
   type: dict
   returned: always
   sample:

@@ -29,7 +29,7 @@ extends_documentation_fragment:
   - multicluster.network._attributes.writes
 options:
   state:
-    description: With V(released) nodes stay as they are, and what was written on them is on record as ours no more, so the original finds its own.
+    description: With V(released) nodes stay as they are, and what was written on them is on record as ours no more, so the upstream program finds its own.
     type: str
     choices: [present, released]
     default: present
@@ -40,7 +40,7 @@ options:
     type: bool
     default: false
   delete_nodes:
-    description: Delete nodes that are not ready and whose device is gone.
+    description: Delete nodes that are not ready and have no device any more.
     type: bool
     default: false
   max_deletes:

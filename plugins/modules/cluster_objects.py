@@ -122,7 +122,7 @@ options:
         elements: str
         required: true
       path:
-        description: Path of a cluster's kubeconfig. C({cluster}) stands for its name.
+        description: Path of a cluster's kubeconfig. C({cluster}) is replaced by its name.
         type: path
         required: true
       namespace:
@@ -130,7 +130,7 @@ options:
         type: str
         required: true
       name:
-        description: Name of a Secret. C({cluster}) stands for the cluster's name.
+        description: Name of a Secret. C({cluster}) is replaced by the cluster's name.
         type: str
         default: "{cluster}-kubeconfig"
       key:

@@ -23,11 +23,11 @@ extends_documentation_fragment:
   - multicluster.network._attributes
 options:
   fabric:
-    description: Name of the fabric. It marks the files as ours.
+    description: Name of the fabric. It marks the files as owned by this fabric.
     type: str
     required: true
   path:
-    description: Path of the file. C({cluster}) in it stands for the name of the cluster.
+    description: Path of the file. C({cluster}) in it is replaced by the name of the cluster.
     type: path
     required: true
   service_account:
@@ -57,7 +57,7 @@ options:
     choices: [present, absent]
     default: present
   adopt:
-    description: Replace or remove files that are not marked as ours.
+    description: Replace or remove files without the mark of this fabric.
     type: bool
     default: false
   fail_on_failures:
@@ -66,7 +66,7 @@ options:
     default: true
 attributes:
   check_mode:
-    description: Tells which files would be renewed, and asks no cluster.
+    description: Returns which files would be renewed, and asks no cluster.
     support: full
   diff_mode:
     description: Shows accounts, addresses and fingerprints, never a token.

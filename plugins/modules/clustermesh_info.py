@@ -13,7 +13,7 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - Reads nodes and Peers of every cluster as M(multicluster.network.clustermesh_peers) does and writes nothing.
-  - Tells which nodes are left out and why, what differs from the plan, which Peers are stale or somebody else's, and of which
+  - Returns which nodes are left out and why, what differs from the plan, which Peers are stale or somebody else's, and of which
     Peers no node of the target has heard yet.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory

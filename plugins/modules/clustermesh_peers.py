@@ -63,7 +63,7 @@ options:
     elements: str
     default: []
   purge_meshes:
-    description: Also delete Peers of ours whose mesh is not defined any more.
+    description: Also delete Peers of this fabric that belong to no defined mesh.
     type: bool
     default: false
   force_finalizer:

@@ -33,7 +33,7 @@ options:
   state:
     description:
       - Whether the address is kept, or what was written for that is taken back. With V(released) it stays as it is and is on record as ours no more,
-        so the original finds its own.
+        so the upstream program finds its own.
     type: str
     choices: [present, absent, released]
     default: present
@@ -48,7 +48,7 @@ options:
   assign_command:
     description:
       - What makes a node the holder, for O(settings[].provider=static). A program with its arguments, run on the host that runs the
-        module without any shell. C({address}), C({node}) and C({previous}) stand for the address, the new holder and the former one.
+        module without any shell. C({address}), C({node}) and C({previous}) are replaced by the address, the new holder and the former one.
     type: list
     elements: str
     default: []
@@ -62,7 +62,7 @@ options:
     type: str
     default: kubernetes
   probe_verify_tls:
-    description: V(false) takes any certificate, as the original did.
+    description: V(false) takes any certificate, as the upstream program does.
     type: bool
     default: true
   probe_ca:

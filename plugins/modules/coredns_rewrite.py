@@ -38,7 +38,7 @@ options:
     elements: str
   destinations:
     description:
-      - Clusters whose Corefile is edited. The default is all of O(clusters). The others are members, and nothing is asked of them.
+      - Clusters in which the Corefile is edited. The default is all of O(clusters). The others are members, and nothing is asked of them.
       - Where O(clusters) is not given either, it is the clusters with nodes in the inventory, or all where none has any.
     type: list
     elements: str

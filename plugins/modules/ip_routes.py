@@ -16,7 +16,7 @@ description:
   - Converges a whole set of IPv4 and IPv6 routes at once. Ours are the routes of the table that carry our protocol
     number and, when O(devices) is given, lead over one of these devices. No other route is ever changed or removed.
   - Routes are created or replaced first, and only then are others removed.
-  - A foreign route with the same destination and metric is refused as C(not_ours), or as C(adoptable) when it differs
+  - Another owner's route with the same destination and metric is refused as C(not_ours), or as C(adoptable) when it differs
     in nothing but its protocol number, unless O(adopt=true).
   - Changes the running kernel only; routes over a device go with the device.
 extends_documentation_fragment:
@@ -89,17 +89,17 @@ options:
     default: 109
   adopt:
     description:
-      - Take over foreign routes with the same destination and metric.
+      - Take over other owners' routes with the same destination and metric.
     type: bool
     default: false
   purge:
     description:
-      - Remove routes of ours that are not in O(routes).
+      - Remove routes of this owner that are not in O(routes).
     type: bool
     default: true
   state:
     description:
-      - V(absent) removes all routes that are ours, whatever O(routes) says.
+      - V(absent) removes all routes of this owner, whatever O(routes) has.
     type: str
     choices: [present, absent]
     default: present

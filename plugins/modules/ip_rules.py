@@ -17,7 +17,7 @@ description:
     and have a priority from O(priority_min) to O(priority_max). No other rule is ever changed or removed.
   - While a rule changes, a copy of the new one stands in at the next priority, so that no packet passes in between. A
     copy that a killed run leaves behind is removed by the next run.
-  - A foreign rule with the same priority that selects the same packets is refused as C(not_ours), or as C(adoptable)
+  - Another owner's rule with the same priority that selects the same packets is refused as C(not_ours), or as C(adoptable)
     when it differs in nothing but its protocol number, unless O(adopt=true).
   - Changes the running kernel only.
 extends_documentation_fragment:
@@ -81,7 +81,7 @@ options:
         type: int
   priority_min:
     description:
-      - The lowest priority that this set may use and from which rules of ours are removed.
+      - The lowest priority that this set may use and from which rules of this owner are removed.
     type: int
     default: 1
   priority_max:
@@ -96,17 +96,17 @@ options:
     default: 109
   adopt:
     description:
-      - Take over foreign rules with the same priority that select the same packets.
+      - Take over other owners' rules with the same priority that select the same packets.
     type: bool
     default: false
   purge:
     description:
-      - Remove rules of ours that are not in O(rules).
+      - Remove rules of this owner that are not in O(rules).
     type: bool
     default: true
   state:
     description:
-      - V(absent) removes all rules that are ours, whatever O(rules) says.
+      - V(absent) removes all rules of this owner, whatever O(rules) has.
     type: str
     choices: [present, absent]
     default: present

@@ -21,7 +21,7 @@ description:
   - What was reserved is recorded in a ConfigMap of the namespace C(kube-system), and only what is recorded there is ever released.
   - With O(adopt=true) an address of O(settings[].pool) that a Service has already, from another controller, becomes its reservation.
     Without it a Service whose address only its status has is left to the controller that gave it, and refused by name. A reservation at a
-    provider that the original made for a Service, and whose address that has, is recorded as ours then.
+    provider that the upstream program made for a Service, and whose address that has, is recorded as ours then.
   - Nodes with annotations that another program wrote, and a ConfigMap of MetalLB with its pools or peers, are left alone and refused as C(adoptable)
     without O(adopt=true), as are its custom resources.
   - Plans in check mode tell what would be ordered and given back before any call is made.
@@ -38,7 +38,7 @@ options:
     description:
       - V(absent) takes everything back. Services lose the addresses that we set, the load balancer is told nothing any more,
         annotations go, and reservations are released, unless O(settings[].reclaim_policy=retain).
-      - V(released) gives everything back to the original as it is. Addresses stay with their Services, at the provider and in the load balancer, and
+      - V(released) gives everything back to the upstream program as it is. Addresses stay with their Services, at the provider and in the load balancer, and
         none of it is on record as ours any more. With a provider, Services have the finalizer of cloud controllers again.
     type: str
     choices: [present, absent, released]
@@ -181,7 +181,7 @@ load_balancers:
       controller C(from), one of C(metallb), C(kube-vip), C(cilium) and C(cloud), what of that is still C(at_work) in the cluster, what it C(left) on the
       Service, and whether this run C(removed) that, which it does when the controller is gone.
     - C(events) is how many Events were written, where Services were told something.
-    - C(unannounced) lists the addresses of which no router hears, each with its C(service) and a C(reason) that says what to set.
+    - C(unannounced) lists the addresses of which no router hears, each with its C(service) and a C(reason) that names what to set.
   type: dict
   returned: always
   sample:

@@ -32,7 +32,7 @@ options:
     required: true
   definition:
     description:
-      - The fabric, C(clusters) with each cluster's variables and C(nodes) with each node's. The default is what the inventory says.
+      - The fabric, C(clusters) with each cluster's variables and C(nodes) with each node's. The default is what the inventory has.
         Hosts outside C(--limit) take part then, because the topology is the inventory's and not that of the running play.
     type: dict
   mode:

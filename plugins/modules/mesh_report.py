@@ -30,7 +30,7 @@ options:
     elements: str
     default: []
   clusters_group:
-    description: Group of the inventory whose hosts are the clusters.
+    description: Group of the clusters' hosts in the inventory.
     type: str
     default: clusters
   allow_unproven:

@@ -42,7 +42,7 @@ options:
     default: {}
   sources:
     description:
-      - Clusters whose pods become sets elsewhere. The default is all that O(clusters) and O(grants) have.
+      - Clusters with pods that become sets elsewhere. The default is all that O(clusters) and O(grants) have.
       - With O(state=absent) and O(state=released), the clusters whose sets go, which O(clusters) need not have any more. The
         default is all whose sets are ours.
     type: list
@@ -73,7 +73,7 @@ options:
     default: false
   on_unreachable:
     description:
-      - What becomes of the sets of a source whose API server does not answer. V(keep) leaves them as they are, V(empty) takes their
+      - What becomes of the sets of a source with an API server that does not answer. V(keep) leaves them as they are, V(empty) takes their
         networks out, so that nobody is admitted by an address that may be another's by now. They come back when it answers.
       - A cluster that answers and refuses our credential always keeps them.
     type: str

@@ -46,7 +46,7 @@ options:
   state:
     description:
       - V(absent) removes the named keys, and those that match O(prefixes), from the named nodes.
-      - V(released) leaves them as they are and gives up their ownership, for the original program to go on with.
+      - V(released) leaves them as they are and gives up their ownership, for the upstream program to go on with.
     type: str
     choices: [present, absent, released]
     default: present

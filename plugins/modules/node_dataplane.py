@@ -23,14 +23,14 @@ requirements:
   - the kernel's WireGuard, or wireguard-go
 options:
   fabric:
-    description: Name of the fabric. It marks the links as ours and names the state and the boot unit.
+    description: Name of the fabric. It marks the links as owned by this fabric and names the state and the boot unit.
     type: str
     required: true
   state:
     description:
       - V(present) converges the node to O(devices).
       - V(absent) removes every link, route, file and unit of the fabric. Key files stay unless O(remove_keys=true).
-      - V(released) leaves links, keys, peers and routes as they are for the original program to go on with, and takes away what makes them
+      - V(released) leaves links, keys, peers and routes as they are for the upstream program to go on with, and takes away what makes them
         ours, which is the links' mark, the routes' protocol number, and our files and unit.
       - V(confirmed) keeps the change O(transaction). It must arrive over a connection that was opened after the change; the
         module refuses one that is older. A change that the host has taken back meanwhile makes the task fail.
@@ -181,7 +181,7 @@ options:
         type: bool
         default: true
       turned_away:
-        description: Which nodes were read and refused, as M(multicluster.network.mesh_plan) says it. A C(delete_budget) refusal repeats it.
+        description: Which nodes were read and refused, as M(multicluster.network.mesh_plan) returns it. A C(delete_budget) refusal repeats it.
         type: str
         default: ""
       borrowed:
@@ -258,7 +258,7 @@ options:
         elements: str
         default: []
       turned_away:
-        description: Which nodes were read and refused, as M(multicluster.network.mesh_plan) says it. A C(delete_budget) refusal repeats it.
+        description: Which nodes were read and refused, as M(multicluster.network.mesh_plan) returns it. A C(delete_budget) refusal repeats it.
         type: str
         default: ""
       complete:
@@ -326,7 +326,7 @@ options:
         type: str
       layout:
         description:
-          - Names and numbers on the host where they are not the original's; C(device), C(port), C(table_name), C(set_v4), C(set_v6),
+          - Names and numbers on the host where they are not Talos'; C(device), C(port), C(table_name), C(set_v4), C(set_v6),
             C(chain_prerouting), C(chain_output), C(mark_from_wireguard), C(mark_to_wireguard), C(route_table), C(rule_priority).
         type: dict
         default: {}
@@ -454,7 +454,7 @@ options:
   probe:
     description:
       - Also look at what M(multicluster.network.node_probe) looks at, after everything else, so that one call is a whole visit of the node.
-      - For O(state=present). What cannot be probed fails nothing else; the result says why.
+      - For O(state=present). What cannot be probed fails nothing else; the result has the reason.
     type: dict
     suboptions:
       pod_cidrs:

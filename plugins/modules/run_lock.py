@@ -67,7 +67,7 @@ options:
     type: list
     elements: dict
   clusters_group:
-    description: Group of the inventory whose hosts are the clusters, where O(clusters) is not given.
+    description: Group of the clusters' hosts in the inventory, where O(clusters) is not given.
     type: str
     default: clusters
 extends_documentation_fragment:

@@ -31,7 +31,7 @@ options:
     type: bool
     default: false
   clusters_group:
-    description: Group of the inventory whose hosts are the clusters.
+    description: Group of the clusters' hosts in the inventory.
     type: str
     default: clusters
 extends_documentation_fragment:

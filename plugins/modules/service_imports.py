@@ -39,7 +39,7 @@ options:
       - The fabric. C(definition.clusters) maps a name to C(pod_cidrs), C(service_cidrs), C(node_cidrs) and C(wireguard_cidrs), and for this module
         to C(multicluster_cluster_id), the cluster's id in names and labels (by default its name), and C(mcs_namespaces), a list of the namespaces
         from which it may export or a label selector for them (by default all but C(kube-system), C(kube-public), C(kube-node-lease) and
-        C(default)). The default is what the inventory says.
+        C(default)). The default is what the inventory has.
       - It has to name every cluster of the fabric, also those that O(clusters) gives no access to.
     type: dict
   state:
@@ -53,7 +53,7 @@ options:
     default: false
   stale_after:
     description:
-      - Seconds after which the endpoints of a cluster whose API server does not answer are taken out of the other clusters, V(0) for never.
+      - Seconds after which the endpoints of a cluster with an API server that does not answer are taken out of the other clusters, V(0) for never.
         They come back when it answers. When it was first found so is kept in an annotation of each slice.
     type: int
     default: 0

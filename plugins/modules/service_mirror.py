@@ -20,7 +20,7 @@ description:
   - Of a Service only ports, headlessness and session affinity are copied, those labels and annotations that O(copy_labels) and
     O(copy_annotations) name, and never its external addresses, selectors or node ports.
   - Mirrors without a source are removed, unless the source could not be listed completely or more would go than O(max_deletes).
-  - An object in the mirror namespace is ours when this fabric's field manager applied it. Those of the original program are taken
+  - An object in the mirror namespace is ours when this fabric's field manager applied it. Those of the upstream program are taken
     over with O(adopt=true), others never.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
@@ -35,20 +35,20 @@ options:
   definition:
     description:
       - The fabric. C(definition.clusters) maps a name to C(pod_cidrs), C(service_cidrs), C(node_cidrs) and C(wireguard_cidrs).
-        The default is what the inventory says.
+        The default is what the inventory has.
       - It has to name every cluster of the fabric, also those that O(clusters) gives no access to.
     type: dict
   state:
     description:
       - V(absent) removes what came from O(sources) out of O(destinations). O(max_deletes) does not hold then.
-      - V(released) leaves it as it is and gives up its ownership, for the original program to go on with. Mirrors whose
+      - V(released) leaves it as it is and gives up its ownership, for the upstream program to go on with. Mirrors whose
         endpoints are slices are refused, since the original writes Endpoints.
     type: str
     choices: [present, absent, released]
     default: present
   sources:
     description:
-      - Clusters whose Services are mirrored. Mirrors of other clusters are left alone.
+      - Clusters with Services that are mirrored. Mirrors of other clusters are left alone.
       - The default is all of O(clusters), and with O(state=absent) or O(state=released) all clusters of O(definition).
     type: list
     elements: str
@@ -97,7 +97,7 @@ options:
   endpoint_fields:
     description:
       - V(safe) keeps addresses, ports, conditions, hostname, zone and the target's kind and name. V(all) also copies the target's
-        namespace and uid and the name of the node, as the original does.
+        namespace and uid and the name of the node, as the upstream operator does.
     type: str
     choices: [safe, all]
     default: safe
@@ -145,7 +145,7 @@ options:
     default: true
   on_unreachable:
     description:
-      - What becomes of the endpoints of a source whose API server does not answer. V(keep) leaves them, V(not_ready) marks them not
+      - What becomes of the endpoints of a source with an API server that does not answer. V(keep) leaves them, V(not_ready) marks them not
         ready, V(empty) takes them out. They come back when it answers.
       - A cluster that answers and refuses our credential always keeps them.
     type: str

@@ -28,7 +28,7 @@ options:
     type: path
     required: true
   definition:
-    description: The variables of C(clusters) and C(nodes). The default is what the inventory says.
+    description: The variables of C(clusters) and C(nodes). The default is what the inventory has.
     type: dict
   files:
     description: Names in the archive to files on the host that runs the module, such as those of M(multicluster.network.fabric_status).

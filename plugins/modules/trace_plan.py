@@ -39,7 +39,7 @@ options:
     type: dict
     default: {}
   hosts:
-    description: Host of the inventory to its C(cluster) and C(node). The default is what the inventory says.
+    description: Host of the inventory to its C(cluster) and C(node). The default is what the inventory has.
     type: dict
     default: {}
   source:
