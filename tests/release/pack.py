@@ -13,12 +13,15 @@ import hashlib
 import io
 import json
 import pathlib
+import re
 import sys
 import tarfile
 import uuid
 
 #: Bytes that a release may have.
 MOST = 1_500_000
+#: For the order of files: tokens of a run, and bytes of the files that the next one is compared with.
+_RUN, _NEAR = 6, 28_000
 #: What belongs to a clone and to nobody who installs the collection.
 NOT_RELEASED = (
     "tests/",
@@ -33,16 +36,53 @@ NOT_RELEASED = (
 )
 
 
+def likeness_order(contents: dict[str, bytes]) -> list[str]:
+    """Names of files, each after those that it has most in common with: gzip finds what repeats within 32 KiB alone.
+
+    What two files have in common are runs of six tokens; what is compared are the last files of so many bytes. In the order of their names the
+    same files take two per cent more.
+    """
+    runs = {name: _runs(text) for name, text in contents.items()}
+    left, order = sorted(contents), []
+    while left:
+        near: set[tuple[bytes, ...]] = set()
+        size = 0
+        for name in reversed(order):
+            near |= runs[name]
+            size += len(contents[name])
+            if size > _NEAR:
+                break
+        shares = {name: len(runs[name] & near) / (len(runs[name]) + 60) for name in left}
+        order.append(max(left, key=shares.__getitem__))
+        left.remove(order[-1])
+    return order
+
+
+def _runs(text: bytes) -> set[tuple[bytes, ...]]:
+    tokens = re.findall(rb"\w+|\W", text)
+    return {tuple(tokens[place : place + _RUN]) for place in range(len(tokens) - _RUN)}
+
+
 def repacked(built: bytes, epoch: int) -> bytes:
-    """The archive with sorted members of one time, owned by nobody in particular. MANIFEST.json comes first, as installers read it."""
+    """The archive with members of one time in an order of their contents alone, owned by nobody in particular.
+
+    MANIFEST.json and FILES.json come first, as installers read them, then the folders.
+    """
     plain = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(built), mode="r:gz") as source,
         tarfile.open(fileobj=plain, mode="w", format=tarfile.USTAR_FORMAT) as target,
     ):
-        for member in sorted(
-            source.getmembers(), key=lambda one: (one.name not in ("MANIFEST.json", "FILES.json"), one.name)
-        ):
+        members = {member.name: member for member in source.getmembers()}
+        head = [name for name in ("MANIFEST.json", "FILES.json") if name in members]
+        folders = sorted(name for name, member in members.items() if not member.isfile())
+        files = {
+            name: reader.read()
+            for name, member in sorted(members.items())
+            if name not in head and member.isfile() and (reader := source.extractfile(member))
+        }
+        for name in (*head, *folders, *likeness_order(files)):
+            member = members[name]
             member.mtime, member.uid, member.gid, member.uname, member.gname, member.pax_headers = (
                 epoch,
                 0,

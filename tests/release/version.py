@@ -7,6 +7,7 @@ ansible-galaxy installs over an older version and leaves the same one alone, so 
 
 version.py: refuse a version that is none, that some file does not agree with, or that is more than a hundred commits behind.
 version.py --write: take the next N, in galaxy.yml and execution-environment.yml.
+version.py --release X.Y.Z: take the version of a release, that of the development versions before it.
 """
 
 from __future__ import annotations
@@ -48,6 +49,14 @@ def following(version: str, count: int) -> str:
     return f"{found['core']}-dev.{max(int(found['number']) + 1, count)}"
 
 
+def released(version: str, new: str) -> str:
+    """The version of a release after a development version of it."""
+    found = VERSION.fullmatch(version)
+    if found is None or found["number"] is None or found["core"] != new:
+        raise ValueError(f"{version or 'nothing'} is no development version of {new or 'nothing'}")
+    return new
+
+
 def wrong(repo: pathlib.Path, count: int | None) -> list[str]:
     """What is wrong with the version, as sentences."""
     version = current(repo)
@@ -69,10 +78,11 @@ def wrong(repo: pathlib.Path, count: int | None) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Check the version, or write the next one."""
-    if arguments == ["--write"]:
+    """Check the version, or write another one."""
+    if arguments[:1] in (["--write"], ["--release"]):
         old = current(REPO)
-        new = following(old, (commits(REPO) or 0) + 1)
+        asked = "".join(arguments[1:])
+        new = released(old, asked) if arguments[0] == "--release" else following(old, (commits(REPO) or 0) + 1)
         for name in ("galaxy.yml", "execution-environment.yml"):
             path = REPO / name
             path.write_text(path.read_text("utf-8").replace(old, new), "utf-8")

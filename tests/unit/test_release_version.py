@@ -50,6 +50,13 @@ def test_what_is_no_development_version_has_no_next_one(one):
         version.following(one, 5)
 
 
+def test_a_release_has_the_version_that_its_development_versions_lead_to():
+    assert version.released("1.0.0-dev.1415", "1.0.0") == "1.0.0"
+    for old, new in (("1.0.0-dev.1415", "1.1.0"), ("1.0.0-dev.1415", ""), ("1.0.0", "1.0.0"), ("", "1.0.0")):
+        with pytest.raises(ValueError, match="no development version of"):
+            version.released(old, new)
+
+
 def test_a_version_that_all_files_agree_with_is_right(clone):
     assert version.wrong(clone("1.0.0-dev.1200"), 1300) == []
     assert version.wrong(clone("1.0.0"), 5000) == []
