@@ -13,7 +13,7 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - Reads Services, reservations, devices and BGP sessions of each cluster and writes nothing.
-  - Returns for each Service how far its address has come, for each reservation whose it is, and what stands in the way of a cloud
+  - Returns for each Service how far its address has come, for each reservation its owner, and what would keep a cloud
     controller, such as devices that are not called like their nodes.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory

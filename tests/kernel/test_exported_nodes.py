@@ -213,7 +213,9 @@ def test_a_confirmed_table_without_the_rule_is_no_reason_to_call_a_host_not_carr
     host.node.run("ip", "address", "add", "192.168.5.1/32", "dev", "lo")
     lacking = host.node.flow("probe", dict(ask, tries=9, wait_seconds=3600))
     assert lacking["host_sources"] == [], "it holds no address there"
-    assert [ping["ok"] for ping in lacking["host_pings"]] == [False], "nobody waits an hour for what cannot be answered"
+    assert [ping["ok"] for ping in lacking["host_pings"]] == [False], (
+        "no answer is awaited for an hour that cannot come"
+    )
     host.node.run("ip", "address", "add", "10.2.1.1/24", "dev", "lo")
     assert "fib saddr" not in host.node.run("nft", "list", "table", "inet", NAME)
     found = host.node.flow("probe", ask)

@@ -64,7 +64,7 @@ def _runs(text: bytes) -> set[tuple[bytes, ...]]:
 
 
 def repacked(built: bytes, epoch: int) -> bytes:
-    """The archive with members of one time in an order of their contents alone, owned by nobody in particular.
+    """The archive with members of one time in an order of their contents alone, without an owner.
 
     MANIFEST.json and FILES.json come first, as installers read them, then the folders.
     """

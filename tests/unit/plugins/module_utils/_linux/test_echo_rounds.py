@@ -28,7 +28,7 @@ def rounds(monkeypatch):
     """What was asked in each round: [[target]]; each wait is over at once."""
     sent = []
     monkeypatch.setattr(echoes._Pod, "open", lambda pod: pod._sockets.append(Socket(sent)))
-    monkeypatch.setattr(echoes, "_take", lambda _pods, _seconds: pytest.fail("nobody is to be waited for"))
+    monkeypatch.setattr(echoes, "_take", lambda _pods, _seconds: pytest.fail("no answer is to be awaited"))
     ask = echoes._ask
 
     def counted(pods, _wait):
