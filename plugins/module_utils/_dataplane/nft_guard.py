@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What stands in while a table of nftables changes, so that no packet under way finds nothing (kubespan 17.2).
 
-A transaction is atomic for the rules of one chain. It is not for a look into a set of ranges (see Guard) and not for a packet
-that passes two chains, one before and one after it (see StandIns). Both are mended by two more transactions around it.
+A transaction is atomic for the rules of one chain. It is not for a look into a set of ranges (see Guard), not for a look into a map
+that is written in a rule, and not for a packet that passes two chains, one before and one after it (see Substitutes). All are mended by
+two more transactions around it.
 """
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .._values.prefix_sets import Span, Spans, intersection, merged
@@ -114,18 +116,47 @@ def _asked(item: t.Mapping[str, t.Any]) -> str | None:
     return item.get("set") if item.get("match") == "daddr" else None
 
 
-class StandIns:
-    """Copies of the chains that are made anew, at their old places, while the new ones take over.
+#: A map that is written in a rule: ``snat ip prefix to ip saddr map { ... }``, ``ip daddr vmap { ... }``.
+_OWN_MAP = re.compile(r"\bv?map\s*\{")
+_SET_NAME = re.compile(r"@(\w+)")
+#: What a rule that runs twice does twice. A rule of nft's own text with any of these has no copy.
+_NOT_TWICE = re.compile(
+    r"\b(counter|quota|limit|log|queue|dup|fwd|add|update|delete|set|last|notrack|synproxy|tproxy|jump|goto)\b"
+)
+
+
+def asks_own_map(texts: t.Iterable[str]) -> bool:
+    """Whether a rule, as nft's text, looks into a map of its own."""
+    return any(_OWN_MAP.search(text) for text in texts)
+
+
+def bears_a_copy(texts: t.Iterable[str]) -> bool:
+    """Whether rules, as nft's text, do the same when they are run twice."""
+    return not any(_NOT_TWICE.search(text) for text in texts)
+
+
+class Substitutes:
+    """Chains alongside those that are made or filled anew, while the new ones take over.
 
     The new chain has no rules before the transaction and the old one none after it. A packet that passes the place of the new
     chain before and that of the old one after it would meet no rule at all. The copy has its rules all the time. Its rules must
     bear being run alongside the others, as those of Guard.
+
+    A chain needs one too when it is only filled anew, where its rules have maps of their own: the transaction takes the elements of the former
+    maps away at once, also from a packet that still walks the former rules. It would find nothing, and leave without its translation.
     """
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._moved: list[str] = []
+        self._given: list[tuple[Data, list[t.Any]]] = []
         self._made: list[str] = []
+
+    def keep_given(self, chain: t.Mapping[str, t.Any]) -> None:
+        """Note a chain. Its substitute has the rules that are desired, at the place that is desired: those as read are nft's text, which
+        nft may not take again."""
+        form = {key: chain.get(key) for key in ("name", "type", "hook", "priority", "policy")}
+        self._given.append((form, list(chain["rules"])))
 
     def keep(self, name: str) -> None:
         """Note that a chain is made anew."""
@@ -147,13 +178,19 @@ class StandIns:
             if not all(_asked(item) is None or _asked(item) in lasting for item in copied):
                 continue
             form = {key: chain.get(key) for key in ("type", "hook", "priority", "policy")}
-            free = stand_in_name(name)
-            while free in chains:  # left over from a run that was killed; it goes like any chain too many
-                free = stand_in_name(free)
-            self._made.append(free)
-            steps.append({"op": "new_chain", "chain": dict(form, name=free), "owner": self._owner})
-            steps.extend({"op": "add_rule", "chain": free, "rule": rule} for rule in guard.rules(chain["rules"]))
+            steps.extend(self._made_as(dict(form, name=name), guard.rules(chain["rules"]), chains))
+        for form, rules in self._given:
+            if all(name in lasting for rule in rules for name in _SET_NAME.findall(rule)):
+                steps.extend(self._made_as(form, rules, chains))
         return steps
+
+    def _made_as(self, form: Data, rules: t.Iterable[t.Any], chains: t.Container[str]) -> list[Step]:
+        free = substitute_name(form["name"])
+        while free in chains:  # left over from a run that was killed; it goes like any chain too many
+            free = substitute_name(free)
+        self._made.append(free)
+        made: list[Step] = [{"op": "new_chain", "chain": dict(form, name=free), "owner": self._owner}]
+        return [*made, *({"op": "add_rule", "chain": free, "rule": rule} for rule in rules)]
 
     def after(self) -> list[Step]:
         """Their end."""
@@ -162,6 +199,6 @@ class StandIns:
         ]
 
 
-def stand_in_name(name: str) -> str:
-    """The stand-in of a chain."""
+def substitute_name(name: str) -> str:
+    """The substitute of a chain."""
     return name + "_stays"

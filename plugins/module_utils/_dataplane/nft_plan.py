@@ -14,7 +14,7 @@ import typing as t
 from .._plan.plan import Plan
 from .._values.prefix_sets import Span, range_text
 from .constants import is_our_alias
-from .nft_guard import Data, Delta, Guard, Rule, StandIns, Step
+from .nft_guard import Data, Delta, Guard, Rule, Step, Substitutes, asks_own_map, bears_a_copy
 
 #: A diff shows so many elements of a set; the counts are always complete.
 SHOWN_ELEMENTS = 100
@@ -25,7 +25,7 @@ _VERSIONS = {"ipv4_addr": 4, "ipv6_addr": 6}
 class TablePlan(Plan):
     """A plan and its ``steps``, one transaction, in order. ``foreign``: the table is somebody else's and stays.
 
-    ``before`` and ``after``: transactions of their own around it, empty where nothing needs a guard or a stand-in.
+    ``before`` and ``after``: transactions of their own around it, empty where nothing needs a guard or a substitute.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class _Difference:
         self.actual_sets = {item["name"]: item for item in actual["sets"] if "anonymous" not in item["flags"]}
         self.actual_chains = {chain["name"]: chain for chain in actual["chains"]}
         self.guard = Guard()
-        self.stand_ins = StandIns(owner)
+        self.substitutes = Substitutes(owner)
         # rules that somebody else wrote may count or log: running them twice is not ours to decide
         self.guarding = not any("code" in chain for chain in self.chains.values())
 
@@ -155,11 +155,11 @@ class _Difference:
                 parts["flush"].append({"op": "flush_chain", "chain": name})
                 parts["drop"].append({"op": "delete_chain", "chain": name})
         lasting = [name for name in self.actual_sets if name in self.sets and name not in replaced]
-        copies = self.stand_ins.before(self.actual_chains, lasting, self.guard)
+        copies = self.substitutes.before(self.actual_chains, lasting, self.guard)
         self.todo.before = [*self.guard.before(self.actual_sets, self.actual_chains.values()), *copies]
         for steps in parts.values():
             self.todo.steps.extend(steps)
-        self.todo.after = [*self.stand_ins.after(), *self.guard.after(self.chains.values())]
+        self.todo.after = [*self.substitutes.after(), *self.guard.after(self.chains.values())]
 
     def _name(self, name: str) -> str:
         return f"{self.ident} {name}"
@@ -208,9 +208,11 @@ class _Difference:
                 return
             if anew or refill or not same:
                 parts["flush"].append({"op": "flush_chain", "chain": name})
+                if self._needs_given(chain, there, bool(anew)):
+                    self.substitutes.keep_given(chain)
             if anew:
                 if self.guarding:
-                    self.stand_ins.keep(name)
+                    self.substitutes.keep(name)
                 parts["drop"].append({"op": "delete_chain", "chain": name})
                 parts["make"].append(make)
             elif there.get("policy") != chain.get("policy"):
@@ -224,6 +226,13 @@ class _Difference:
         parts["rules"].extend(
             {"op": "add_rule", "chain": name, "rule": rule} for rule in self.guard.rules(chain["rules"])
         )
+
+    @staticmethod
+    def _needs_given(chain: t.Mapping[str, t.Any], there: t.Mapping[str, t.Any], anew: bool) -> bool:
+        """Whether a chain of nft's text has a substitute while it changes, with its desired rules."""
+        if "code" not in chain or not chain["rules"] or not chain.get("hook") or not bears_a_copy(chain["rules"]):
+            return False
+        return anew or asks_own_map(there.get("code") or ())
 
 
 def set_delta(current: t.Sequence[Span], desired: t.Sequence[Span]) -> Delta:

@@ -9,6 +9,7 @@ keeps them once the set is there (decision 35). Rules are lists of statements; `
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ..._dataplane.nft_plan import TablePlan, owned, plan_absent, plan_table, shown_table
@@ -112,17 +113,22 @@ def gather_text(desired: t.Mapping[str, t.Any]) -> Data:
 
 def apply_text(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned: TablePlan) -> Data:
     """Elements alone, and the end of a table, go the short way. nft gets the rest; a new table has its mark from us first."""
-    operations = {step["op"] for step in planned.steps}
-    if operations <= {*_ELEMENT_STEPS, "delete_table"}:
+    steps = [step for transaction in planned.transactions() for step in transaction]
+    if {step["op"] for step in steps} <= {*_ELEMENT_STEPS, "delete_table"}:
         return apply(desired, actual, planned)
     stats, table = Stats(), desired["table"]
-    first = [step for step in planned.steps if step["op"] == "new_table"]
+    first = [step for step in steps if step["op"] == "new_table"]
     # a table without chains has no effect on anything
     written = nft.apply_steps(table["family"], table["name"], first)
     try:
-        written += nft_text.apply_text(table, [step for step in planned.steps if step not in first])
+        for transaction in planned.transactions():
+            written += nft_text.apply_text(table, [step for step in transaction if step not in first])
     except LinuxError:
         if first:
             nft.apply_steps(table["family"], table["name"], [{"op": "delete_table"}])
+        elif planned.before:
+            # substitutes have the rules that did not come to be; where they are not there, the error is the one before
+            with contextlib.suppress(LinuxError):
+                nft_text.apply_text(table, planned.after)
         raise
     return stats.as_dict(netlink_writes=written)

@@ -297,7 +297,7 @@ def test_the_model_of_places_sees_what_one_transaction_misses():
     )
 
 
-def test_a_stand_in_that_was_left_over_goes_and_does_not_hinder_the_next():
+def test_a_substitute_that_was_left_over_goes_and_does_not_hinder_the_next():
     kernel = Kernel()
     kernel.apply_all(nft_plan.plan_table(moved(0), None, OWNER))
     for priority in (1, 2):  # killed after the first of three transactions, twice
@@ -425,3 +425,57 @@ def test_elements_become_ranges():
     assert parsed["table"]["sets"][1]["elements"] == ((80, 80), (443, 443)) and len(parsed["refused"]) == 1
     assert nft_spec.check_rule("  tcp   dport 80\taccept".replace("\t", " ")) == "tcp dport 80 accept"
     assert nft_spec.check_rule('log prefix "a;  b # c \\"') == 'log prefix "a;  b # c \\"'
+
+
+MAPPED = "ip saddr map { 10.2.0.0/16 : 10.201.0.0/16 }"
+
+
+def of_text(*rules, priority=99, sets=()):
+    """A table with rules in nft's own text; for a table as read, nft has listed them."""
+    form = {"name": "one", "type": "nat", "hook": "postrouting", "priority": priority, "policy": "accept"}
+    chain = dict(form, rules=list(rules), code=list(rules), texts=list(rules), device=None, owner=OWNER)
+    return {"family": "inet", "name": "t", "owner": OWNER, "sets": list(sets), "chains": [chain]}
+
+
+def substitute_rules(actual, desired):
+    """The rules of the substitute that the first transaction makes; None where there is none. It is gone at the end."""
+    plan = nft_plan.plan_table(desired, actual, OWNER)
+    assert plan.changed
+    made = [step["chain"] for step in plan.before if step["op"] == "new_chain"]
+    names = [chain["name"] for chain in made]
+    assert [(step["op"], step["chain"]) for step in plan.after] == [
+        (operation, name) for name in names for operation in ("flush_chain", "delete_chain")
+    ]
+    if not made:
+        return None
+    assert made == [{**{key: desired["chains"][0][key] for key in made[0]}, "name": "one_stays"}]
+    return [step["rule"] for step in plan.before if step["op"] == "add_rule"]
+
+
+def test_a_rule_with_a_map_of_its_own_has_a_substitute_while_its_chain_is_filled_anew():
+    """The kernel takes the elements of the former map away from packets that still walk the former rules."""
+    translating = f"snat ip prefix to {MAPPED}"
+    assert substitute_rules(of_text(translating, "counter"), of_text(translating)) == [translating]
+    assert substitute_rules(of_text(f"ip saddr v{MAPPED[9:]}"), of_text("accept")) == ["accept"]
+    assert substitute_rules(of_text("masquerade"), of_text(translating)) is None, (
+        "a packet finds the one rule or the other"
+    )
+
+
+def test_a_chain_of_text_that_moves_has_a_substitute_at_its_new_place():
+    assert substitute_rules(of_text("masquerade"), of_text("masquerade", priority=90)) == ["masquerade"]
+
+
+@pytest.mark.parametrize("statement", ["counter", "limit rate 5/second", "log", "meta mark set 5", "jump other"])
+def test_rules_that_would_do_something_twice_have_no_substitute(statement):
+    translating = f"{statement} snat ip prefix to {MAPPED}"
+    assert substitute_rules(of_text(f"snat ip prefix to {MAPPED}"), of_text(translating)) is None
+
+
+def test_rules_that_ask_a_set_which_is_not_there_yet_have_no_substitute():
+    members = {"name": "s", "type": "ipv4_addr", "flags": ["interval"], "elements": [], "external": False}
+    translating = f"ip daddr @s snat ip prefix to {MAPPED}"
+    assert substitute_rules(of_text(f"snat ip prefix to {MAPPED}"), of_text(translating, sets=[members])) is None
+    assert substitute_rules(
+        of_text(f"snat ip prefix to {MAPPED}", sets=[members]), of_text(translating, sets=[members])
+    ) == [translating]
