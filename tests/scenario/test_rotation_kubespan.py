@@ -116,7 +116,9 @@ def test_a_controller_that_is_killed_loses_nothing_and_the_next_run_ends_the_rot
             for name, pod in ENDS.items():
                 make_pod(fabric, name, pod)
                 stack.enter_context(served(fabric, pod))
-            assert traced(fabric) == ["keys are being rotated, packets go by the bypass device"] * 2
+            # there and back, in each family that the API server keeps of the pods: 1.20 has one, later ones both
+            found = traced(fabric)
+            assert len(found) in (2, 4) and set(found) == {"keys are being rotated, packets go by the bypass device"}
             rotate(fabric, rotate_nodes=["aws-node-1"]).ok()
             assert not any("rotated" in text for text in traced(fabric))
     counted.nothing_lost()
