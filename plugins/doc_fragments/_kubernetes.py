@@ -174,7 +174,7 @@ options:
     default: []
   leave_conflicts:
     description: >-
-      A field of ours that somebody else changed, and that this run does not put right, is a failure of its cluster. With this
+      An owned field that somebody else changed, and that this run does not put right, is a failure of its cluster. With this
       it is refused as V(conflict) instead.
     type: bool
     default: false

@@ -37,7 +37,7 @@ options:
         required: true
       wrong:
         description:
-          - What the user has to mend in the cluster's variables, as a sentence. Nothing is done for such a cluster, and its failure is reported once
+          - What the user has to fix in the cluster's variables, as a sentence. Nothing is done for such a cluster, and its failure is reported once
             the others are done. What the inventory says is checked on its way here, and has it.
         type: str
       provider:
@@ -64,7 +64,7 @@ options:
         elements: str
         default: []
       identity:
-        description: The name in tags and objects of ours.
+        description: The name in tags and owned objects.
         type: str
         choices: [cloud-provider-equinix-metal, metal-ccm, packet-ccm]
         default: metal-ccm
@@ -161,7 +161,7 @@ options:
         description:
           - What is for something else than Services. Keys say what it is in words, such as C(pod_cidrs of cluster gcp), and values are lists of
             networks, ranges and addresses. A Service, a record or a provider that names such an address is refused.
-          - An address of O(settings[].pool) is refused only where it stands here as a single address.
+          - An address of O(settings[].pool) is refused only where it is here as a single address.
         type: dict
         default: {}
       config_file:
@@ -274,7 +274,7 @@ options:
             type: str
             required: true
           segment:
-            description: A name for the network segment that it is on. Nodes of one cluster on one segment stand in for each other.
+            description: A name for the network segment that it is on. Nodes of one cluster on one segment replace each other.
             type: str
             required: true
           addresses:
@@ -380,18 +380,18 @@ options:
         type: str
         choices: [auto, configmap, crd]
       metallb_peer_tracking:
-        description: Whether MetalLB's peers stand for nodes, or go with the last Service.
+        description: Whether MetalLB's peers represent nodes, or go with the last Service.
         type: str
         choices: [node, service]
         default: node
       metallb_peer_mode:
-        description: One peer for each node and router, one for each router (which MetalLB with FRR wants before 0.16), or none of ours.
+        description: One peer for each node and router, one for each router (which MetalLB with FRR wants before 0.16), or none of the collection.
         type: str
         choices: [native, frr, none]
         default: native
       metallb_advertise:
         description:
-          - How MetalLB's custom resources announce our pools, C(bgp) by a BGPAdvertisement, C(layer2) by an L2Advertisement of ours, or both. Left out it is
+          - How MetalLB's custom resources announce the pools, C(bgp) by a BGPAdvertisement, C(layer2) by an owned L2Advertisement, or both. Left out it is
             BGP, and no L2Advertisement is looked at; to go back to BGP alone write C(bgp).
         type: str
         choices: [bgp, layer2, both]

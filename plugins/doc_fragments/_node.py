@@ -16,7 +16,7 @@ options:
   fail_on_refused:
     description:
       - Fail the task when anything was refused, after everything else was done.
-      - Otherwise each refusal is a warning and stands in RV(ignore:refused).
+      - Otherwise each refusal is a warning and is in RV(ignore:refused).
     type: bool
     default: false
 attributes:

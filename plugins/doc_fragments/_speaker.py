@@ -25,7 +25,7 @@ options:
         required: true
       group:
         description:
-          - The group in which nodes of a network segment stand by for the address, from 1 to 255 (VRRP's virtual router identifier). One node holds all
+          - The group in which nodes of a network segment wait to take the address, from 1 to 255 (VRRP's virtual router identifier). One node holds all
             addresses of a group. Each route needs one in M(multicluster.network.layer2_speaker); routers are not notified of it.
         type: int
       health_ports:

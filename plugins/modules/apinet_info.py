@@ -58,11 +58,11 @@ options:
     type: int
     default: 10
   adopt:
-    description: Whether twins of other programs count as ours.
+    description: Whether twins of other programs count as owned.
     type: bool
     default: false
   use_original_manager:
-    description: Whether the field manager of the upstream program counts as ours.
+    description: Whether the field manager of the upstream program counts as an owner.
     type: bool
     default: false
   max_deletes:

@@ -82,7 +82,7 @@ options:
     default: false
   use_original_manager:
     description:
-      - Write as the field manager of the upstream program instead of our own. Its twins are ours then, and ours are its when it
+      - Write as the field manager of the upstream program instead of our own. Its twins are owned then, and become its own when it
         runs again.
     type: bool
     default: false

@@ -48,7 +48,7 @@ options:
     type: str
   routes_only:
     description:
-      - Only change what a speaker that stands already announces, by O(prefixes) and O(routes). Who it is, its routers and all else stay as the last task
+      - Only change what a configured speaker announces, by O(prefixes) and O(routes). Who it is, its routers and all else stay as the last task
         without this option left them, and need not be given. A node without a speaker fails with the reason C(no_speaker).
     type: bool
     default: false
@@ -245,7 +245,7 @@ refused:
   returned: always
   sample: []
 sessions:
-  description: For each router whether the session stands.
+  description: For each router whether the session is established.
   type: dict
   returned: always
   sample: {"10.66.23.1": true}

@@ -13,7 +13,7 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - A cluster that is deleted before its Services leaves their addresses behind at the provider, where they go on to cost money.
-  - This lists every reservation that carries both the tag of a cloud controller of ours and the tag of that one cluster, and releases them
+  - This lists every reservation that carries both the tag of a cloud controller of this collection and the tag of that one cluster, and releases them
     with O(confirm=true). Nothing else of the project is touched; without a UID nothing is done.
   - Check mode shows what a confirmed run would release. A list that is not complete releases nothing.
   - For clusters that still exist, M(multicluster.network.load_balancers) does this by itself, with a record of what it ordered.
@@ -28,7 +28,7 @@ options:
     required: false
     default: []
   cluster_uid:
-    description: UID of the namespace C(kube-system) of the cluster that is gone. It stands in the tag C(cluster=UID).
+    description: UID of the namespace C(kube-system) of the cluster that is gone. It is in the tag C(cluster=UID).
     type: str
     required: true
   confirm:

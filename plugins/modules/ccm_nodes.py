@@ -16,7 +16,7 @@ description:
     such a node its provider ID, addresses and labels out of the provider's list of devices, and then takes that one taint away. Labels of
     instance type, region and zone are also written under their former names (C(beta.kubernetes.io/), C(failure-domain.beta.kubernetes.io/)).
   - Other nodes get their addresses refreshed. Nodes that are not ready get the taint for those that were shut down while their device is.
-  - A node whose device is gone is told, and deleted only with O(delete_nodes=true). A list of devices that is not complete deletes nothing.
+  - A node without its device is reported, and deleted only with O(delete_nodes=true). A list of devices that is not complete deletes nothing.
   - Clusters with O(settings[].provider=static) have no devices and are left alone.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
@@ -29,7 +29,7 @@ extends_documentation_fragment:
   - multicluster.network._attributes.writes
 options:
   state:
-    description: With V(released) nodes stay as they are, and what was written on them is on record as ours no more, so the upstream program finds its own.
+    description: With V(released) nodes stay as they are, and what was written on them is no longer on record as owned, so the upstream program finds its own.
     type: str
     choices: [present, released]
     default: present

@@ -15,7 +15,7 @@ description:
   - Brings a set of objects of any kinds to what their manifests say, in all clusters at the same time, in one call.
   - Each kind is listed once. Only the fields that a manifest gives are compared, and only objects that differ are written,
     by server-side apply with the fabric's own field manager.
-  - An object is ours when this field manager applied something of it outside C(metadata), or the label
+  - An object is owned when this field manager applied something of it outside C(metadata), or the label
     C(app.kubernetes.io/managed-by=multicluster.network). Other objects are neither changed nor deleted without O(adopt=true).
   - Fields that a manifest had once and has no more are removed.
 extends_documentation_fragment:
@@ -139,13 +139,13 @@ options:
         default: kubeconfig
   state:
     description:
-      - V(absent) deletes the objects, and everything of ours in O(purge).
+      - V(absent) deletes the objects, and everything owned in O(purge).
       - V(released) leaves all of these as they are and gives up their ownership.
     type: str
     choices: [present, absent, released]
     default: present
   purge:
-    description: Ranges in which objects of ours that are not desired are deleted.
+    description: Ranges in which owned objects that are not desired are deleted.
     type: list
     elements: dict
     default: []
@@ -197,7 +197,7 @@ EXAMPLES = r"""
     access:
       capabilities: [mesh, ippools]
 
-- name: Address pools that Calico must not masquerade, and no others of ours
+- name: Address pools that Calico must not masquerade, and no other owned ones
   multicluster.network.cluster_objects:
     fabric: demo
     clusters:

@@ -13,7 +13,7 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - Reads nodes and Peers of every cluster as M(multicluster.network.clustermesh_peers) does and writes nothing.
-  - Returns which nodes are left out and why, what differs from the plan, which Peers are stale or somebody else's, and of which
+  - Returns which nodes are left out and why, what differs from the plan, which Peers are stale or not owned, and of which
     Peers no node of the target has heard yet.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
@@ -106,7 +106,7 @@ stale:
   returned: always
   sample: {us: []}
 foreign:
-  description: Target to Peers that are not ours.
+  description: Target to Peers that are not owned.
   type: dict
   returned: always
   sample: {us: [laptop]}

@@ -32,13 +32,13 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - Whether the address is kept, or what was written for that is taken back. With V(released) it stays as it is and is on record as ours no more,
+      - Whether the address is kept, or what was written for that is taken back. With V(released) it stays as it is and is no longer on record as owned,
         so the upstream program finds its own.
     type: str
     choices: [present, absent, released]
     default: present
   adopt:
-    description: Take over the Service and the endpoints that another program wrote. They are ours alone afterwards.
+    description: Take over the Service and the endpoints that another program wrote. The collection alone owns them afterwards.
     type: bool
     default: false
   address:

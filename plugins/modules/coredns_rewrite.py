@@ -14,7 +14,7 @@ author:
 description:
   - Puts server blocks into the Corefile of every cluster, so that C(SERVICE.NAMESPACE.svc.cluster.REMOTE) resolves to the
     local mirror of that service, and C(SERVICE.NAMESPACE.svc.cluster.OWN) to the service itself.
-  - The blocks stand between two comments at the head of the Corefile. Everything else stays byte for byte, and
+  - The blocks are between two comments at the head of the Corefile. Everything else stays byte for byte, and
     O(state=absent) leaves what was there before.
   - A Corefile that already has a server block for one of the zones is refused, since CoreDNS would not load it with two.
   - With O(clusterset_domain), also C(SERVICE.NAMESPACE.svc.clusterset.local) of the Multi-Cluster Services API resolves.
@@ -29,7 +29,7 @@ extends_documentation_fragment:
   - multicluster.network._attributes.controller
 options:
   fabric:
-    description: Name of the fabric. It stands in the comments by which the blocks are known again.
+    description: Name of the fabric. It is in the comments by which the blocks are known again.
     type: str
     required: true
   members:

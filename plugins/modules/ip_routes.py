@@ -13,7 +13,7 @@ short_description: Manage routes of a routing table
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Converges a whole set of IPv4 and IPv6 routes at once. Ours are the routes of the table that carry our protocol
+  - Converges a whole set of IPv4 and IPv6 routes at once. Owned are the routes of the table that carry its protocol
     number and, when O(devices) is given, lead over one of these devices. No other route is ever changed or removed.
   - Routes are created or replaced first, and only then are others removed.
   - Another owner's route with the same destination and metric is refused as C(not_ours), or as C(adoptable) when it differs
@@ -78,8 +78,8 @@ options:
     default: main
   devices:
     description:
-      - Whose routes are ours. Required in the tables C(main) and C(default), which we share with others.
-      - Without it every route of the table with our protocol number is ours.
+      - Which routes are owned. Required in the tables C(main) and C(default), which we share with others.
+      - Without it every route of the table with its protocol number is owned.
     type: list
     elements: str
   protocol:

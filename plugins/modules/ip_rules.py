@@ -13,9 +13,9 @@ short_description: Manage IP policy routing rules
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Converges a whole set of IPv4 and IPv6 policy routing rules at once. Ours are the rules that carry our protocol number
+  - Converges a whole set of IPv4 and IPv6 policy routing rules at once. Owned are the rules that carry its protocol number
     and have a priority from O(priority_min) to O(priority_max). No other rule is ever changed or removed.
-  - While a rule changes, a copy of the new one stands in at the next priority, so that no packet passes in between. A
+  - While a rule changes, a copy of the new one replaces it at the next priority, so that no packet passes in between. A
     copy that a killed run leaves behind is removed by the next run.
   - Another owner's rule with the same priority that selects the same packets is refused as C(not_ours), or as C(adoptable)
     when it differs in nothing but its protocol number, unless O(adopt=true).

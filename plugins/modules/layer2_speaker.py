@@ -42,7 +42,7 @@ options:
     type: str
   routes_only:
     description:
-      - Only change what a speaker that stands already holds, by O(nodes), O(routes) and O(left_out). All else stays as the last task without this option
+      - Only change what a configured speaker holds, by O(nodes), O(routes) and O(left_out). All else stays as the last task without this option
         left it, and need not be given. A node without a speaker fails with the reason C(no_speaker).
     type: bool
     default: false
@@ -50,7 +50,7 @@ options:
     description: This node's name in O(nodes). Required with O(state=present), but for O(routes_only).
     type: str
   nodes:
-    description: All nodes of the segment that stand in for each other, this one too. Required with O(state=present).
+    description: All nodes of the segment that replace each other, this one too. Required with O(state=present).
     type: list
     elements: dict
     default: []

@@ -13,15 +13,15 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - Does, without anything running in the cluster, what a cloud controller does for Services of type LoadBalancer. Each gets an
-    address, reserved from a pool of the inventory or at a provider, and MetalLB, kube-vip or nothing at all is told to announce it.
+    address, reserved from a pool of the inventory or at a provider, and MetalLB, kube-vip or nothing at all announces it.
   - Every Service of every cluster is looked at in one call. Services and nodes are listed once, the provider is asked once for all
     reservations, and only what differs is written.
-  - An address that is in use stays, whoever gave it and whether it stands in C(spec.loadBalancerIP), in an annotation or only in the
+  - An address that is in use stays, whoever gave it and whether it is in C(spec.loadBalancerIP), in an annotation or only in the
     Service's status, unless it belongs to another Service. Only O(renumber) gives one up.
   - What was reserved is recorded in a ConfigMap of the namespace C(kube-system), and only what is recorded there is ever released.
   - With O(adopt=true) an address of O(settings[].pool) that a Service has already, from another controller, becomes its reservation.
     Without it a Service whose address only its status has is left to the controller that gave it, and refused by name. A reservation at a
-    provider that the upstream program made for a Service, and whose address that has, is recorded as ours then.
+    provider that the upstream program made for a Service, and whose address that has, is recorded as owned then.
   - Nodes with annotations that another program wrote, and a ConfigMap of MetalLB with its pools or peers, are left alone and refused as C(adoptable)
     without O(adopt=true), as are its custom resources.
   - Plans in check mode tell what would be ordered and given back before any call is made.
@@ -36,10 +36,10 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - V(absent) takes everything back. Services lose the addresses that we set, the load balancer is told nothing any more,
+      - V(absent) takes everything back. Services lose the addresses that we set, the load balancer gets nothing any more,
         annotations go, and reservations are released, unless O(settings[].reclaim_policy=retain).
       - V(released) gives everything back to the upstream program as it is. Addresses stay with their Services, at the provider and in the load balancer, and
-        none of it is on record as ours any more. With a provider, Services have the finalizer of cloud controllers again.
+        none of it is on record as owned any more. With a provider, Services have the finalizer of cloud controllers again.
     type: str
     choices: [present, absent, released]
     default: present
@@ -59,7 +59,7 @@ options:
     description:
       - Networks whose addresses are given up. A Service with one of them gets the address that is reserved for it, or another one; RV(plan)
         and the diff tell the old and the new one. An address that is reserved for its Service stays.
-      - V(true) stands for every address that is neither of the pool nor reserved for its Service.
+      - V(true) means every address that is neither of the pool nor reserved for its Service.
     type: list
     elements: str
     default: []
@@ -68,7 +68,7 @@ options:
     type: bool
   release:
     description:
-      - Whether this run releases what no Service wants. With V(false) it only tells, in RV(load_balancers), what another run would
+      - Whether this run releases what no Service wants. With V(false) it only reports, in RV(load_balancers), what another run would
         release, so that nodes can stop announcing first.
     type: bool
     default: true
@@ -79,8 +79,8 @@ options:
   keep_addresses:
     description:
       - For O(state=absent), whether Services keep their addresses for the controller that is to serve them. What we reserved is forgotten, and what we
-        wrote besides goes, so that nothing says any more that they are ours.
-      - With V(status) the address stays in the status alone, where MetalLB and Cilium find it. With V(field) it stands in C(spec.loadBalancerIP), too,
+        wrote besides goes, so that nothing marks them as owned any more.
+      - With V(status) the address stays in the status alone, where MetalLB and Cilium find it. With V(field) it is in C(spec.loadBalancerIP), too,
         which cloud controllers read. With V(metallb), V(kube-vip) and V(cilium) the Service asks by the annotation of that controller.
       - Empty, the addresses go from the Services.
     type: str
@@ -88,9 +88,9 @@ options:
     default: ""
   events:
     description:
-      - Whether Services are told in Events what became of their addresses. C(EnsuredLoadBalancer) says which one was given,
+      - Whether Events of Services report what became of their addresses. C(EnsuredLoadBalancer) says which one was given,
         C(SyncLoadBalancerFailed) why a Service is refused, and C(AllocationFailed) that no pool has one left for it.
-      - An Event that a Service was told last is not written again. Events count as no change, and check mode writes none.
+      - The last Event of a Service is not written again. Events count as no change, and check mode writes none.
     type: bool
     default: true
   lock_wait:
@@ -174,14 +174,14 @@ load_balancers:
       that stay until O(confirm_empty) names the cluster, since nothing else wants one there.
     - C(routes) are the networks to announce with the ports (C(health_ports)) on which a node says that it can deliver, for
       O(multicluster.network.bgp_speaker#module:routes), and C(left_out) the nodes that announce nothing, each with C(excluded), C(cordoned) or
-      C(not_ready). With nodes that stand in for each other a route has its C(group), and C(segments) are those nodes, for
+      C(not_ready). With nodes that replace each other a route has its C(group), and C(segments) are those nodes, for
       O(multicluster.network.layer2_speaker#module:nodes).
-    - C(pools) tells of each pool and family how many addresses it hands out (C(total)), how many are taken (C(used)) and C(free).
-    - C(former) lists, with O(adopt=true), the Services whose addresses are ours and that another controller gave them, each with its C(service), the
+    - C(pools) has for each pool and family how many addresses it hands out (C(total)), how many are taken (C(used)) and C(free).
+    - C(former) lists, with O(adopt=true), the Services with owned addresses that another controller gave them, each with its C(service), the
       controller C(from), one of C(metallb), C(kube-vip), C(cilium) and C(cloud), what of that is still C(at_work) in the cluster, what it C(left) on the
       Service, and whether this run C(removed) that, which it does when the controller is gone.
-    - C(events) is how many Events were written, where Services were told something.
-    - C(unannounced) lists the addresses of which no router hears, each with its C(service) and a C(reason) that names what to set.
+    - C(events) is how many Events of Services were written.
+    - C(unannounced) lists the addresses that no router receives, each with its C(service) and a C(reason) that names what to set.
   type: dict
   returned: always
   sample:

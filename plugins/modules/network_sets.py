@@ -44,7 +44,7 @@ options:
     description:
       - Clusters with pods that become sets elsewhere. The default is all that O(clusters) and O(grants) have.
       - With O(state=absent) and O(state=released), the clusters whose sets go, which O(clusters) need not have any more. The
-        default is all whose sets are ours.
+        default is all with sets that are owned.
     type: list
     elements: str
   targets:

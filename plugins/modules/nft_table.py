@@ -13,7 +13,7 @@ short_description: Manage an nftables table
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Converges one table with all its chains, rules, sets and elements, in one transaction. The table is ours alone - whatever
+  - Converges one table with all its chains, rules, sets and elements, in one transaction. The collection alone owns the table - whatever
     else is found in it is removed - and no other table is ever touched.
   - The table is never deleted to be made anew. Chains whose rules differ are emptied and filled, sets change by the
     elements that differ, so that no packet meets a half-made table.
@@ -174,7 +174,7 @@ EXAMPLES = r"""
 RETURN = r"""
 table:
   description: The table as it is after the run, in check mode as it would be; rules in nft's own spelling, elements as counts.
-    Null when there is none, or when it is somebody else's.
+    Null when there is none, or when another owns it.
   type: dict
   returned: success
   sample: {"family": "inet", "name": "api_guard", "sets": [{"name": "admins", "type": "ipv4_addr", "flags": ["interval"],

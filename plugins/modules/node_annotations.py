@@ -28,7 +28,7 @@ options:
     description:
       - Cluster name to node name to annotations.
       - A value may be a deferred value of M(multicluster.network.mesh_plan). It is shown in check mode and refused otherwise.
-      - With O(state=absent) and O(state=released) the values do not matter, and a list of node names may stand in place of a dictionary of nodes.
+      - With O(state=absent) and O(state=released) the values do not matter, and a list of node names may take the place of a dictionary of nodes.
     type: dict
     default: {}
   key:
@@ -38,7 +38,7 @@ options:
     description:
       - Hosts of the play whose mesh is meant, in place of O(annotations). What they reported by M(multicluster.network.node_dataplane) and their
         clusters do not hold is published; with O(state=absent) everything of the fabric goes from their Nodes, and with O(state=released)
-        it stays there and is not ours any more.
+        it stays there and is no longer owned.
       - Where nothing differs the task is skipped, and no cluster is asked.
     type: list
     elements: str

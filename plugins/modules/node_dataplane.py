@@ -31,7 +31,7 @@ options:
       - V(present) converges the node to O(devices).
       - V(absent) removes every link, route, file and unit of the fabric. Key files stay unless O(remove_keys=true).
       - V(released) leaves links, keys, peers and routes as they are for the upstream program to go on with, and takes away what makes them
-        ours, which is the links' mark, the routes' protocol number, and our files and unit.
+        owned, which is the links' mark, the routes' protocol number, and the collection's files and unit.
       - V(confirmed) keeps the change O(transaction). It must arrive over a connection that was opened after the change; the
         module refuses one that is older. A change that the host has taken back meanwhile makes the task fail.
       - V(reverted) takes the change O(transaction) back at once.
@@ -233,7 +233,7 @@ options:
         type: str
         required: true
       mesh_secret:
-        description: 32 bytes in base64, the preshared key between all nodes. It lies in a root-only file on the node and nowhere else.
+        description: 32 bytes in base64, the preshared key between all nodes. It is stored in a root-only file on the node and nowhere else.
         type: str
       affiliates:
         description: What the nodes of the mesh announce, as M(multicluster.network.mesh_plan) found it to hold.
@@ -422,7 +422,7 @@ options:
     type: bool
     default: true
   adopt:
-    description: Take over a WireGuard device or route under a desired name that is not marked as ours.
+    description: Take over a WireGuard device or route under a desired name that is not marked as owned.
     type: bool
     default: false
   remove_keys:
@@ -447,7 +447,7 @@ options:
   accepted:
     description:
       - Drop-ins over our units, folders and settings of the kernel that others made and that are right as they are, by path or name.
-      - Without it each is refused with who made it, since it can undo the mesh. What is ours is repaired.
+      - Without it each is refused with who made it, since it can undo the mesh. What is owned is repaired.
     type: list
     elements: str
     default: []
@@ -477,7 +477,7 @@ options:
         type: bool
         default: false
       known:
-        description: Addresses of pods on this node that other nodes were told to reach. They take part before others, as long as they are there.
+        description: Addresses of pods on this node that other nodes were asked to reach. They take part before others, as long as they are there.
         type: list
         elements: str
         default: []

@@ -15,8 +15,8 @@ description:
   - Looks in every cluster for Semaphore (semaphore-wireguard, semaphore-service-mirror, semaphore-policy), Kilo and its cluster-mesh operator,
     the Equinix Metal cloud controller and apinetlet, by the images and commands of Deployments, DaemonSets and StatefulSets.
   - Reads their flags, their environment, the ConfigMaps that they mount, and C(ClusterMesh) objects. It writes nothing, and asks for no Secret.
-  - The proposal is the text of an inventory file. For each secret it names a variable of a vault, and where the value lies now.
-  - Every key that a program was told is in RV(keys), with what becomes of it here. One that the reader does not know is named there, too.
+  - The proposal is the text of an inventory file. For each secret it names a variable of a vault, and where the value is stored now.
+  - Every setting of a program is in RV(keys), with what becomes of it here. One that the reader does not know is named there, too.
   - Only values that a strict parser accepted get into the proposal. What cannot be used is left out and named in RV(findings), without its value.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
@@ -59,7 +59,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: What runs in two clusters, and what it was told
+- name: What runs in two clusters, and with which settings
   multicluster.network.originals_info:
     clusters:
       - {name: aws, kubeconfig: ~/.kube/aws}
@@ -102,7 +102,7 @@ owners:
   sample: [{cluster: aws, program: semaphore-service-mirror, kind: Service, manager: semaphore-service-mirror, objects: 4, ours: false}]
 keys:
   description: >-
-    Every key that a program was told, with its fate C(mapped) (the variables in C(ours) say it), C(not needed), C(lost) (nothing here does it) or
+    Every setting of a program, with its fate C(mapped) (the variables in C(ours) say it), C(not needed), C(lost) (nothing here does it) or
     C(unknown).
   type: list
   elements: dict
@@ -141,7 +141,7 @@ leftovers_count:
   sample: 4
 fields:
   description: >-
-    Fields for which a program is still on record in objects that are ours as well, at most 200 rows. Before anything is taken over there are none.
+    Fields for which a program is still on record in objects that are owned as well, at most 200 rows. Before anything is taken over there are none.
   type: list
   elements: dict
   returned: always

@@ -44,7 +44,7 @@ options:
   workflow:
     description:
       - Text that all jobs of one workflow have in common, and nobody else. They hold the Leases of V(fabric) together, whatever O(scope) says but
-        V(none), side by side too. Each joins them and renews them while it runs, and they stand when it ends.
+        V(none), side by side too. Each joins them and renews them while it runs, and they remain when it ends.
       - Such a job takes no lock of the controller, so runs alongside it are excluded only where they have V(fabric), too.
     type: str
     default: ""

@@ -13,7 +13,7 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - Implements the Multi-Cluster Services API (KEP-1645, C(multicluster.x-k8s.io)) for a fabric, all clusters in one call. Where a ServiceExport
-    stands, the Service of the same name and namespace is exported; every cluster that has the namespace gets a ServiceImport of that name.
+    exists, the Service of the same name and namespace is exported; every cluster that has the namespace gets a ServiceImport of that name.
   - An import of type C(ClusterSetIP) gets its address from a Service without selector that is made alongside it, C(derived-) and a hash, so
     kube-proxy does the work. Endpoints are EndpointSlices, for each source cluster its own.
   - Where clusters differ, the export with the oldest C(creationTimestamp) decides. Every constituent says so in its condition C(Conflict).
@@ -21,7 +21,7 @@ description:
   - A source cluster only makes claims. Endpoints must lie in the pod ranges, or for pods on the host's network in the node ranges, that the
     inventory grants it, and it exports only from namespaces that the inventory lets it. What does not hold is left out and listed in RV(refused).
   - A cluster that cannot be read keeps its part in every import. Nothing is deleted because of it.
-  - An object is ours when this fabric's field manager applied it. A ServiceImport of somebody else is left alone and refused by name.
+  - An object is owned when this fabric's field manager applied it. A ServiceImport of another owner is left alone and refused by name.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes.lost_pairs
@@ -43,7 +43,7 @@ options:
       - It has to name every cluster of the fabric, also those that O(clusters) gives no access to.
     type: dict
   state:
-    description: V(absent) removes all imports, derived Services and slices of ours, and our conditions of exports. O(max_deletes) does not hold then.
+    description: V(absent) removes all imports, derived Services and slices that are owned, and the conditions of exports. O(max_deletes) does not hold then.
     type: str
     choices: [present, absent]
     default: present

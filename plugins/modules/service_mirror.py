@@ -20,7 +20,7 @@ description:
   - Of a Service only ports, headlessness and session affinity are copied, those labels and annotations that O(copy_labels) and
     O(copy_annotations) name, and never its external addresses, selectors or node ports.
   - Mirrors without a source are removed, unless the source could not be listed completely or more would go than O(max_deletes).
-  - An object in the mirror namespace is ours when this fabric's field manager applied it. Those of the upstream program are taken
+  - An object in the mirror namespace is owned when this fabric's field manager applied it. Those of the upstream program are taken
     over with O(adopt=true), others never.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
@@ -118,7 +118,7 @@ options:
       - What the owners of Services may choose about their mirrors, by annotations below C(mirror.semaphore.uw.io/).
       - V(ports) honours C(ports), the names or numbers of the ports to mirror, V(clusters) honours C(clusters), the clusters that get
         a mirror, both separated by commas.
-      - V(exported_name) honours C(exported-name), which stands for the Service's name in the name of its mirror, for one that would be
+      - V(exported_name) honours C(exported-name), which replaces the Service's name in the name of its mirror, for one that would be
         longer than 63 characters. A Service that is called so keeps the name.
       - Global services have no such choices.
     type: list

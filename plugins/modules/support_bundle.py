@@ -14,7 +14,7 @@ author:
 description:
   - Writes one tar.gz with the fabric's status, what M(multicluster.network.node_info) with C(support) said of every node, the plans,
     the inventory's variables and versions of programs.
-  - Secrets are taken out by the names of fields, by the shapes that secrets have, and wherever a known one stands, as text, base64
+  - Secrets are taken out by the names of fields, by the shapes that secrets have, and wherever a known one is found, as text, base64
     or hexadecimal digits. Known are the credentials of the clusters, secret variables of the inventory, and O(secrets).
   - Addresses and names stay, since nothing can be understood without them.
 extends_documentation_fragment:

@@ -13,11 +13,11 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - Internal to the playbooks and roles of this collection. Options and return values may change with any release.
-  - One node's part of a trace, in three calls with the same O(id). V(armed) starts a recorder and tells how the node stands; V(sent) sends
+  - One node's part of a trace, in three calls with the same O(id). V(armed) starts a recorder and returns the state of the node; V(sent) sends
     packets from the source's own network namespace; V(collected) returns what the kernel reported of them, and ends the recorder.
   - The recorder is a process of its own with a table of nftables that has the kernel's owner flag (Linux 5.12). It writes no file, ends after
     O(lifetime) in any case, and its table ends with it, however it ends. Other rules, tables and settings of the node are only read.
-  - Packets are told by their number alone (a port, or the identifier of ICMP's echo) and by the addresses of their flow.
+  - Packets are recognised by their number alone (a port, or the identifier of ICMP's echo) and by the addresses of their flow.
   - Rules of the legacy iptables and drops of routing make no events; the counters and the last place where a packet was seen tell of them.
 extends_documentation_fragment:
   - multicluster.network._attributes.node
@@ -101,7 +101,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Record, and say how this node stands
+- name: Record, and return the state of this node
   multicluster.network.trace_node:
     state: armed
     id: 7f3a91
@@ -132,7 +132,7 @@ reason:
   returned: with O(state=armed) and O(state=collected)
 facts:
   description:
-    - The node as it stands now, with C(links), C(routes), C(rules), C(devices) (WireGuard), C(tables) with their base chains, C(sets) of our
+    - The node as it is now, with C(links), C(routes), C(rules), C(devices) (WireGuard), C(tables) with their base chains, C(sets) of our
       tables, C(settings), C(pods), C(kube_proxy), C(listeners), C(legacy_iptables), C(units), C(counters). What could not be read is
       missing and named in C(errors).
   type: dict

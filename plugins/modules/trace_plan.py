@@ -55,7 +55,7 @@ options:
       - Needed unless there are O(questions).
     type: str
   port:
-    description: The port. Behind an address or a name it may also stand there. The default of a Service is its first port.
+    description: The port. It may also follow an address or a name. The default of a Service is its first port.
     type: int
   protocol:
     description: The default is V(tcp) with a port, else V(icmp).

@@ -31,14 +31,14 @@ options:
     required: true
   state:
     description:
-      - V(absent) removes the device with its peers, if it is ours. The key file stays; see
+      - V(absent) removes the device with its peers, if it is owned. The key file stays; see
         M(multicluster.network.wireguard_key).
     type: str
     choices: [present, absent]
     default: present
   alias:
     description:
-      - The mark that says that the link is ours. C(multicluster.network), or this with a slash and the name of a fabric,
+      - The mark that says that the link is owned. C(multicluster.network), or this with a slash and the name of a fabric,
         then perhaps a blank and any text.
     type: str
     default: multicluster.network
@@ -136,7 +136,7 @@ options:
   last_endpoints:
     description:
       - The endpoint that was configured last, by public key, where such a record is kept. With it an endpoint counts as
-        changed when it differs from the record. Without it a peer whose address differs is told the desired one only when
+        changed when it differs from the record. Without it a peer whose address differs gets the desired one only when
         its last handshake is older than 180 seconds.
     type: dict
 seealso:

@@ -468,7 +468,7 @@ while not count or count % 200 or not select.select([sys.stdin], [], [], 0)[0]:
 print(count)
 """
 #: Of these, one in fifty let a connection out untranslated before there were substitutes for it.
-CHANGES = int(150 / float(os.environ.get("MCN_SLOW", "1")))
+CHANGES = int(50 / float(os.environ.get("MCN_SLOW", "1")))
 #: Translation as it is again and again, and a witness of what was not translated.
 TRANSLATING = [
     "oifname va snat ip prefix to ip saddr map { 10.2.0.0/16 : 10.201.0.0/16 }",

@@ -131,7 +131,7 @@ PROMISES = [
     ),
     (
         "trust",
-        "folders of ours that they may write into are closed again",
+        "folders of the collection that they may write into are closed again",
         "tests/kernel/test_transaction.py",
         "test_what_stands_around_the_mesh_is_drift_and_what_is_ours_is_repaired",
     ),

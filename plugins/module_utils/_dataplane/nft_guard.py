@@ -117,11 +117,12 @@ def _asked(item: t.Mapping[str, t.Any]) -> str | None:
 
 
 #: A map that is written in a rule: ``snat ip prefix to ip saddr map { ... }``, ``ip daddr vmap { ... }``.
-_OWN_MAP = re.compile(r"\bv?map\s*\{")
-_SET_NAME = re.compile(r"@(\w+)")
+_OWN_MAP = re.compile(r"\bv?map\s*\{", re.ASCII)
+_SET_NAME = re.compile(r"@([A-Za-z0-9_.-]+)", re.ASCII)
 #: What a rule that runs twice does twice. A rule of nft's own text with any of these has no copy.
 _NOT_TWICE = re.compile(
-    r"\b(counter|quota|limit|log|queue|dup|fwd|add|update|delete|set|last|notrack|synproxy|tproxy|jump|goto)\b"
+    r"\b(counter|quota|limit|log|queue|dup|fwd|add|update|delete|set|last|notrack|synproxy|tproxy|jump|goto)\b",
+    re.ASCII,
 )
 
 
