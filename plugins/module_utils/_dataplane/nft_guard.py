@@ -118,6 +118,8 @@ def _asked(item: t.Mapping[str, t.Any]) -> str | None:
 
 #: A map that is written in a rule: ``snat ip prefix to ip saddr map { ... }``, ``ip daddr vmap { ... }``.
 _OWN_MAP = re.compile(r"\bv?map\s*\{", re.ASCII)
+#: Names of devices and comments are no statements, whatever they are.
+_QUOTED = re.compile(r'"[^"]*"', re.ASCII)
 _SET_NAME = re.compile(r"@([A-Za-z0-9_.-]+)", re.ASCII)
 #: What a rule that runs twice does twice. A rule of nft's own text with any of these has no copy.
 _NOT_TWICE = re.compile(
@@ -128,12 +130,12 @@ _NOT_TWICE = re.compile(
 
 def asks_own_map(texts: t.Iterable[str]) -> bool:
     """Whether a rule, as nft's text, looks into a map of its own."""
-    return any(_OWN_MAP.search(text) for text in texts)
+    return any(_OWN_MAP.search(_QUOTED.sub("", text)) for text in texts)
 
 
 def bears_a_copy(texts: t.Iterable[str]) -> bool:
     """Whether rules, as nft's text, do the same when they are run twice."""
-    return not any(_NOT_TWICE.search(text) for text in texts)
+    return not any(_NOT_TWICE.search(_QUOTED.sub("", text)) for text in texts)
 
 
 class Substitutes:

@@ -462,6 +462,11 @@ def test_a_rule_with_a_map_of_its_own_has_a_substitute_while_its_chain_is_filled
     )
 
 
+def test_a_device_may_be_named_as_a_statement():
+    translating = f'oifname {{ "wireguard.log" }} snat ip prefix to {MAPPED}'
+    assert substitute_rules(of_text(translating, "counter"), of_text(translating)) == [translating]
+
+
 def test_a_chain_of_text_that_moves_has_a_substitute_at_its_new_place():
     assert substitute_rules(of_text("masquerade"), of_text("masquerade", priority=90)) == ["masquerade"]
 
