@@ -18,6 +18,10 @@ import warnings
 
 import pytest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "scenario"))
+
+from counted_traffic import packets_first, processes_alongside, roomy_sockets, wireguard_go
+
 MODULE_UTILS = "ansible_collections.multicluster.network.plugins.module_utils."
 
 #: Runs one flow in a node.
@@ -232,6 +236,19 @@ def kernel_wireguard_or_skip(node):
         warnings.warn(reason, stacklevel=2)
         pytest.skip(reason)
     node.run("ip", "link", "del", "wgprobe")
+
+
+@pytest.fixture(name="room", scope="session", autouse=True)
+def room_fixture():
+    """A device of wireguard-go holds what comes while other tests take the processors: with the kernel's default it loses packets after a pause of 0.3 s."""
+    with roomy_sockets():
+        yield
+
+
+@pytest.fixture(name="packets_before_others")
+def packets_before_others_fixture():
+    """A function of nodes; the block that it begins has their wireguard-go run before other processes."""
+    return lambda *nodes: packets_first(lambda: processes_alongside([node.pid for node in nodes], wireguard_go))
 
 
 @pytest.fixture(name="need_kernel_wireguard")

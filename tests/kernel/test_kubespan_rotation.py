@@ -28,7 +28,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 )
 from ansible_collections.multicluster.network.plugins.plugin_utils import node_part
 from conftest import SLOW
-from test_rotation import FILTERS, PODS, UNDERLAY, Pair, roomy_sockets, steady_rate
+from test_rotation import FILTERS, PODS, UNDERLAY, Pair, steady_rate
 
 MESH_ID = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="
 ULA = {"a": "fd7a:6197:edb7:2302:5054:ff:feaa:1", "b": "fd7a:6197:edb7:2302:5054:ff:feaa:2"}
@@ -88,14 +88,13 @@ class KubespanPair(Pair):
 @pytest.fixture(name="pair", params=["loose", pytest.param("none", marks=pytest.mark.takes_long)])
 def pair_fixture(request, two_nodes, implementation, tmp_path, wait_for):
     filters = dict(FILTERS, none={"all": 0, "default": 0})[request.param]
-    with roomy_sockets():
-        pair = KubespanPair(two_nodes(UNDERLAY), tmp_path, filters, implementation)
-        for node in pair.nodes.values():
-            assert wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW)
-            node.run("ip", "route", "add", "default", "dev", "under")
-        pair.step(NO_STEP)
-        pair.step(NO_STEP)
-        yield pair
+    pair = KubespanPair(two_nodes(UNDERLAY), tmp_path, filters, implementation)
+    for node in pair.nodes.values():
+        assert wait_for(lambda node=node: "state UP" in node.run("ip", "link", "show", "under"), 60 * SLOW)
+        node.run("ip", "route", "add", "default", "dev", "under")
+    pair.step(NO_STEP)
+    pair.step(NO_STEP)
+    return pair
 
 
 @pytest.mark.parametrize("kind", KINDS)

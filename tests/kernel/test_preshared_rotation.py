@@ -26,7 +26,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.preshared_keys import with_keys
 from ansible_collections.multicluster.network.plugins.module_utils._values.keys import encode_key
-from test_rotation import CLUSTER, FILTERS, UNDERLAY, Pair, roomy_sockets, steady_rate
+from test_rotation import CLUSTER, FILTERS, UNDERLAY, Pair, steady_rate
 
 SECRET = bytes(range(32))
 FOLDER = "/var/lib/semaphore-wireguard"
@@ -71,10 +71,9 @@ class PresharedPair(Pair):
 @pytest.fixture(name="pair")
 def pair_fixture(two_nodes, implementation, tmp_path):
     del implementation  # auto takes the kernel where that has WireGuard
-    with roomy_sockets():
-        pair = PresharedPair(two_nodes(UNDERLAY), tmp_path, FILTERS["strict"])
-        pair.step(NO_STEP)
-        yield pair
+    pair = PresharedPair(two_nodes(UNDERLAY), tmp_path, FILTERS["strict"])
+    pair.step(NO_STEP)
+    return pair
 
 
 def judged(pair, present):
