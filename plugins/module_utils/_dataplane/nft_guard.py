@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What stands in while a table of nftables changes, so that no packet under way finds nothing (kubespan 17.2).
 
-A transaction is atomic for the rules of one chain. It is not for a look into a set of ranges (see Guard), not for a look into a map
-that is written in a rule, and not for a packet that passes two chains, one before and one after it (see Substitutes). All are mended by
+A transaction is atomic for the rules of one chain. It is not for a look into a set of ranges (see Guard), not for a look into a set
+or map that is written in a rule, and not for a packet that passes two chains, one before and one after it (see Substitutes). All are mended by
 two more transactions around it.
 """
 
@@ -116,8 +116,6 @@ def _asked(item: t.Mapping[str, t.Any]) -> str | None:
     return item.get("set") if item.get("match") == "daddr" else None
 
 
-#: A map that is written in a rule: ``snat ip prefix to ip saddr map { ... }``, ``ip daddr vmap { ... }``.
-_OWN_MAP = re.compile(r"\bv?map\s*\{", re.ASCII)
 #: Names of devices and comments are no statements, whatever they are.
 _QUOTED = re.compile(r'"[^"]*"', re.ASCII)
 _SET_NAME = re.compile(r"@([A-Za-z0-9_.-]+)", re.ASCII)
@@ -128,9 +126,9 @@ _NOT_TWICE = re.compile(
 )
 
 
-def asks_own_map(texts: t.Iterable[str]) -> bool:
-    """Whether a rule, as nft's text, looks into a map of its own."""
-    return any(_OWN_MAP.search(_QUOTED.sub("", text)) for text in texts)
+def asks_own_set(texts: t.Iterable[str]) -> bool:
+    """Whether a rule, as nft's text, looks into a set or map of its own: ``ip saddr { ... } drop``, ``snat ip prefix to ip saddr map { ... }``."""
+    return any("{" in _QUOTED.sub("", text) for text in texts)
 
 
 def bears_a_copy(texts: t.Iterable[str]) -> bool:
@@ -145,8 +143,9 @@ class Substitutes:
     chain before and that of the old one after it would meet no rule at all. The copy has its rules all the time. Its rules must
     bear being run alongside the others, as those of Guard.
 
-    A chain needs one too when it is only filled anew, where its rules have maps of their own: the transaction takes the elements of the former
-    maps away at once, also from a packet that still walks the former rules. It would find nothing, and leave without its translation.
+    A chain needs one too when it is only filled anew, where its rules have sets or maps of their own: the transaction takes the elements of the
+    former maps away at once, also from a packet that still walks the former rules, and fills the new sets of ranges a moment after the new rules
+    hold. Such a packet would find nothing: it would leave without its translation, or although a rule drops it.
     """
 
     def __init__(self, owner: str) -> None:

@@ -14,7 +14,7 @@ import typing as t
 from .._plan.plan import Plan
 from .._values.prefix_sets import Span, range_text
 from .constants import is_our_alias
-from .nft_guard import Data, Delta, Guard, Rule, Step, Substitutes, asks_own_map, bears_a_copy
+from .nft_guard import Data, Delta, Guard, Rule, Step, Substitutes, asks_own_set, bears_a_copy
 
 #: A diff shows so many elements of a set; the counts are always complete.
 SHOWN_ELEMENTS = 100
@@ -232,7 +232,7 @@ class _Difference:
         """Whether a chain of nft's text has a substitute while it changes, with its desired rules."""
         if "code" not in chain or not chain["rules"] or not chain.get("hook") or not bears_a_copy(chain["rules"]):
             return False
-        return anew or asks_own_map(there.get("code") or ())
+        return anew or asks_own_set([*(there.get("code") or ()), *chain["rules"]])
 
 
 def set_delta(current: t.Sequence[Span], desired: t.Sequence[Span]) -> Delta:

@@ -452,12 +452,15 @@ def substitute_rules(actual, desired):
     return [step["rule"] for step in plan.before if step["op"] == "add_rule"]
 
 
-def test_a_rule_with_a_map_of_its_own_has_a_substitute_while_its_chain_is_filled_anew():
-    """The kernel takes the elements of the former map away from packets that still walk the former rules."""
+def test_a_rule_with_a_set_of_its_own_has_a_substitute_while_its_chain_is_filled_anew():
+    """The kernel takes the elements of a former map away from packets that still walk the former rules, and fills new sets after the rules."""
     translating = f"snat ip prefix to {MAPPED}"
     assert substitute_rules(of_text(translating, "counter"), of_text(translating)) == [translating]
     assert substitute_rules(of_text(f"ip saddr v{MAPPED[9:]}"), of_text("accept")) == ["accept"]
-    assert substitute_rules(of_text("masquerade"), of_text(translating)) is None, (
+    assert substitute_rules(of_text("masquerade"), of_text(translating)) == [translating]
+    dropping = "ip saddr { 10.2.0.0/16 } drop"
+    assert substitute_rules(of_text(dropping, "counter"), of_text(dropping)) == [dropping]
+    assert substitute_rules(of_text("masquerade"), of_text("accept")) is None, (
         "a packet finds the one rule or the other"
     )
 
