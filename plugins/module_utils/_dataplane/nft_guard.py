@@ -3,7 +3,7 @@
 """What stands in while a table of nftables changes, so that no packet under way finds nothing (kubespan 17.2).
 
 A transaction is atomic for the rules of one chain. It is not for a look into a set of ranges (see Guard), not for a look into a set
-or map that is written in a rule, and not for a packet that passes two chains, one before and one after it (see Substitutes). All are mended by
+or map that is written in a rule, and not for a packet that passes two chains, one before and one after it (see Substitutes). All are covered by
 two more transactions around it.
 """
 
