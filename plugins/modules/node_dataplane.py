@@ -197,9 +197,24 @@ options:
         default: true
       retired_key:
         description:
-          - A public key. Where O(devices[].private_key_file) has the private key of it, the file gets a new one, as a step of rotate_keys asks for. Any other
-            key stays.
+          - A public key. Where O(devices[].private_key_file) has the private key of it, the file gets the next one, as a step of rotate_keys asks for. Any
+            other key stays.
         type: str
+      next_key_for:
+        description:
+          - A public key. While O(devices[].private_key_file) has the private key of it, the key that is to replace it is made alongside, in a file
+            with C(.next) after the name, and its public key is in RV(public_keys) with C(/next) after the remote cluster.
+        type: str
+      copied_from:
+        description: The key file of another device of this node, which O(devices[].private_key_file) is a copy of, as that of a bypass device is.
+        type: path
+      copied_key:
+        description: The public key of that file. Where it has another one, the device is refused as C(key_differs).
+        type: str
+      kept_only:
+        description: Whether the device is about to go, so that it stays where it is there and is not made where it is not.
+        type: bool
+        default: false
       either_way:
         description:
           - Whether packets come in by the device also while their answers leave by another one, as during a rotation of keys. The device gets the address
@@ -361,6 +376,9 @@ options:
         default: false
       retired_key:
         description: See O(devices[].retired_key).
+        type: str
+      next_key_for:
+        description: See O(devices[].next_key_for).
         type: str
       discovery:
         description:
@@ -631,7 +649,8 @@ missing_package:
   returned: when something is missing
   sample: wireguard-go
 public_keys:
-  description: The node's public key towards each remote cluster; deferred in check mode when it is not made yet.
+  description: The node's public key towards each remote cluster; deferred in check mode when it is not made yet. While keys are rotated, also the one that
+    is to replace it, with C(/next) after the remote cluster.
   type: dict
   returned: success
   sample: {gcp: 20+DPsIsMA79+kkXNG1Raoe0hi0bnRf+xUJWhBtB6h8=}
@@ -755,6 +774,10 @@ DEVICE = {
     "borrowed": {"type": "list", "elements": "str", "default": []},
     "ranges_known": {"type": "bool", "default": True},
     "retired_key": {"type": "str", "no_log": False},
+    "next_key_for": {"type": "str", "no_log": False},
+    "copied_from": {"type": "path", "no_log": False},
+    "copied_key": {"type": "str", "no_log": False},
+    "kept_only": {"type": "bool", "default": False},
     "either_way": {"type": "bool", "default": False},
     "fwmark": {"type": "int", "default": 0},
 }
@@ -788,6 +811,7 @@ KUBESPAN = {
     "rotation": {"type": "dict"},
     "rotation_unread": {"type": "bool", "default": False},
     "retired_key": {"type": "str", "no_log": False},
+    "next_key_for": {"type": "str", "no_log": False},
     "discovery": {
         "type": "dict",
         "options": {

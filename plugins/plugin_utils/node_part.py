@@ -70,6 +70,7 @@ def bypass(mesh: MeshPlan, found: list[Data], settings: Settings) -> list[Data]:
         return found
     layout = make_layout(**settings.get("layout") or {})
     config, implementation = settings.get("config") or {}, settings.get("implementation")
+    key_file = settings.get("private_key_file")
     secret = {"file": f"{STATE_FOLDER}/{mesh.fabric}/kubespan.psk"} if settings.get("mesh_secret") else None
     return [
         dict(
@@ -78,6 +79,7 @@ def bypass(mesh: MeshPlan, found: list[Data], settings: Settings) -> list[Data]:
             mtu=config.get("mtu") or DEFAULT_MTU,
             peers=[dict(peer, preshared_key=secret) for peer in device["peers"]],
             **({"implementation": implementation} if implementation else {}),
+            **({"copied_from": key_file} if key_file else {}),
         )
         for device in found
     ]

@@ -12,7 +12,7 @@ PICTURE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "docsite" / "rs
 #: (state, what sends, what the device has, what the bypass device has); what receives is drawn, what sends is bold.
 STATES = (
     ("1 as ever", "device", "old key", ""),
-    ("2 prepared", "device", "old key", "its own key, handshakes"),
+    ("2 prepared", "device", "old key", "old key too, handshakes"),
     ("3 aside", "bypass", "old key, receives", "sends and receives"),
     ("4 renewed", "bypass", "new key, handshakes", "sends and receives"),
     ("5 back", "device", "new key", "receives, drains"),

@@ -8,7 +8,7 @@ import typing as t
 
 from .._plan.plan import Pending, Plan
 from .._values.addresses import parse_address
-from .._values.generations import HOST_ADDRESS
+from .._values.generations import HOST_ADDRESS, next_key_file
 from .._values.prefix_sets import PrefixSet
 from .constants import is_our_alias
 from .device_spec import Device
@@ -22,8 +22,8 @@ Data = dict[str, t.Any]
 class DevicePlan(Plan):
     """A plan and what ``apply`` does for it.
 
-    work: ``delete`` (bool), ``create`` (bool), ``make_key`` (bool), ``renew_key`` (bool), ``link`` (arguments of set_link before the device
-    is configured), ``configure`` (``private_key``: True stands for the file's; ``listen_port``, ``fwmark``),
+    work: ``delete`` (bool), ``create`` (bool), ``make_key`` (bool), ``copy_key`` (bool), ``make_next_key`` (bool), ``renew_key`` (bool),
+    ``link`` (arguments of set_link before the device is configured), ``configure`` (``private_key``: True stands for the file's; ``listen_port``, ``fwmark``),
     ``add_addresses``, ``remove_addresses``, ``keep_addresses``, ``up`` (None: as it is). steps: what its peers are told, in order.
     device and after: the device, and its peers by key, as they will be; device is None when the link will not be there.
     """
@@ -34,6 +34,13 @@ class DevicePlan(Plan):
         self.steps: list[PeerStep] = []
         self.device: Data | None = None
         self.after: t.Mapping[Key, LivePeer] = {}
+
+    def key_files(self, path: str | None) -> list[str]:
+        """The key files that its work concerns. path: that of the device."""
+        if path is None:
+            return []
+        own = [path] if any(map(self.work.get, ("make_key", "copy_key", "renew_key"))) else []
+        return own + ([next_key_file(path)] if any(map(self.work.get, ("make_next_key", "renew_key"))) else [])
 
     @property
     def peers(self) -> list[Data]:
@@ -117,6 +124,9 @@ def _plan_key(plan: DevicePlan, desired: Device, actual: t.Mapping[str, t.Any]) 
     if action == ERROR:
         plan.refuse(desired.name, "bad_private_key", f"{path}: {found['message']}; it is never overwritten")
         return None
+    before = {"mode": found["mode"], "public_key": found["public_key"]}
+    if desired.copied_from is not None and (action == GENERATE or before["public_key"] != desired.copied_key):
+        return _plan_copy(plan, desired, actual, before)
     if action == GENERATE:
         key = Pending(f"public key of {desired.name}")
         if not desired.generate_key:
@@ -124,21 +134,53 @@ def _plan_key(plan: DevicePlan, desired: Device, actual: t.Mapping[str, t.Any]) 
         plan.create("key", path, {"mode": "0600", "public_key": key})
         plan.work["make_key"] = True
         return key
-    if desired.retired_key is not None and found["public_key"] == desired.retired_key:
-        key = Pending(f"new public key of {desired.name}")
-        plan.update(
-            "key",
-            path,
-            {"mode": found["mode"], "public_key": found["public_key"]},
-            {"mode": "0600", "public_key": key},
-        )
+    following = actual.get("next_key") or {}
+    if desired.retired_key is not None and before["public_key"] == desired.retired_key:
+        key = following.get("public_key") or Pending(f"new public key of {desired.name}")
+        plan.update("key", path, before, {"mode": "0600", "public_key": key})
         plan.work["renew_key"] = True
         return key
+    if desired.next_key_for is not None and before["public_key"] == desired.next_key_for:
+        following_file = next_key_file(path)
+        if key_action(following["state"]) == ERROR:
+            plan.refuse(
+                desired.name, "bad_private_key", f"{following_file}: {following['message']}; it is never overwritten"
+            )
+        elif key_action(following["state"]) == GENERATE:
+            pending = Pending(f"next public key of {desired.name}")
+            plan.create("key", following_file, {"mode": "0600", "public_key": pending})
+            plan.work["make_next_key"] = True
     if found["mode"] != "0600" and desired.generate_key:
-        before = {"mode": found["mode"], "public_key": found["public_key"]}
         plan.update("key", path, before, dict(before, mode="0600"))
         plan.work["make_key"] = True
     return found["public_key"]
+
+
+def _plan_copy(plan: DevicePlan, desired: Device, actual: t.Mapping[str, t.Any], before: Data) -> t.Any:
+    """The public key of a device that has the key of another device."""
+    source, expected = actual["copied"], desired.copied_key
+    key = source["public_key"]
+    if key is None or (expected is not None and key != expected):
+        if before["public_key"] is not None and expected is None:
+            return before["public_key"]
+        if source["state"] == "absent" and expected is None:
+            key = Pending(f"public key of {desired.name}")  # that of the other device, which is made first
+        else:
+            text = (
+                "{0} has another key than the Node publishes ({1}), and {2} needs that one; run site, then this again"
+            )
+            plan.refuse(desired.name, "key_differs", text.format(desired.copied_from, expected, desired.name))
+            return None
+    after = {"mode": "0600", "public_key": key}
+    path = str(desired.private_key_file)
+    if before["public_key"] is None:
+        plan.create("key", path, after)
+    elif before["public_key"] == key:
+        return key
+    else:
+        plan.update("key", path, before, after)
+    plan.work["copy_key"] = True
+    return key
 
 
 def _plan_link(

@@ -26,7 +26,9 @@ class Device(t.NamedTuple):
 
     ``listen_port`` None: any. ``private_key_file`` None: the key is not managed; ``generate_key``: make a missing one (else somebody
     does before the plan is applied). ``addresses`` and ``peers`` None: not managed. ``overlay``: ranges into which no name of an
-    endpoint may resolve. ``retired_key``: a public key in place of which the file gets a new one; a file with another key keeps it.
+    endpoint may resolve. ``retired_key``: a public key in place of which the file gets the next one; a file with another key keeps it.
+    ``next_key_for``: a public key; while the file has it, the next key is made alongside, see next_key_file. ``copied_from``: the key file of
+    another device, of which this one is a copy; ``copied_key``: the public key that both have to have, None for any.
     ``either_way``: packets come in also while their answers leave by another device, see HOST_ADDRESS.
     """
 
@@ -48,6 +50,9 @@ class Device(t.NamedTuple):
     purge_peers: bool = True
     overlay: tuple[str, ...] = ()
     retired_key: str | None = None
+    next_key_for: str | None = None
+    copied_from: str | None = None
+    copied_key: str | None = None
     either_way: bool = False
 
 
@@ -71,9 +76,10 @@ def parse_device(raw: t.Mapping[str, t.Any]) -> Device:
     implementation = given("implementation", "auto")
     if implementation not in IMPLEMENTATIONS:
         raise ValueRefused("bad_implementation", f"{quoted(implementation)} is not auto, kernel or userspace")
-    key_file = raw.get("private_key_file")
-    if key_file is not None and (not isinstance(key_file, str) or not key_file.startswith("/")):
-        raise ValueRefused("bad_key_file", f"{quoted(key_file)} is not an absolute path")
+    key_file, copied_from = raw.get("private_key_file"), raw.get("copied_from")
+    for path in (key_file, copied_from):
+        if path is not None and (not isinstance(path, str) or not path.startswith("/")):
+            raise ValueRefused("bad_key_file", f"{quoted(path)} is not an absolute path")
     name = check_interface_name(raw.get("name"))
     mark = parse_decimal(given("fwmark", 0), "bad_fwmark")
     if mark > 0xFFFFFFFF:
@@ -98,9 +104,16 @@ def parse_device(raw: t.Mapping[str, t.Any]) -> Device:
         peers=None if raw.get("peers") is None else parse_peers(name, raw["peers"]),
         purge_peers=bool(given("purge_peers", True)),
         overlay=tuple(str(parse_network(text)) for text in raw.get("overlay") or ()),
-        retired_key=parse_key(raw["retired_key"]) if raw.get("retired_key") else None,
+        retired_key=_key(raw.get("retired_key")),
+        next_key_for=_key(raw.get("next_key_for")),
+        copied_from=copied_from,
+        copied_key=_key(raw.get("copied_key")),
         either_way=bool(given("either_way", False)),
     )
+
+
+def _key(text: t.Any) -> str | None:
+    return parse_key(text) if text else None
 
 
 def _mtu(value: t.Any) -> int:

@@ -52,7 +52,7 @@ class NodeDevice(t.NamedTuple):
     ``peers_known``: False where the remote could not be read; then its peers stay as they are. ``turned_away``: which of its nodes were
     read and refused, where they are most of all. ``listen_port_known``: False where nobody could say which port the plan meant.
     ``borrowed``: allowed IPs of peers that lie inside those of another peer, which is no contest. ``ranges_known``: False where the plan
-    could not see all that has ranges of nodes.
+    could not see all that has ranges of nodes. ``kept_only``: it is about to go, so it stays where it is there and is not made where it is not.
     """
 
     wireguard: Device
@@ -65,6 +65,7 @@ class NodeDevice(t.NamedTuple):
     listen_port_known: bool = True
     borrowed: tuple[str, ...] = ()
     ranges_known: bool = True
+    kept_only: bool = False
 
     @property
     def name(self) -> str:
@@ -120,6 +121,7 @@ class NodeDevice(t.NamedTuple):
             "peers": [peer.to_json() for peer in sorted(self.peers, key=lambda peer: str(peer.public_key))],
             **({"borrowed": list(self.borrowed)} if self.borrowed else {}),
             **({"either_way": True} if device.either_way else {}),
+            **({"next_key_for": device.next_key_for} if device.next_key_for else {}),
             **({"fwmark": device.fwmark} if device.fwmark else {}),
         }
 
@@ -138,6 +140,9 @@ def parse_node_device(raw: Raw, fabric: str, adopt: bool = False) -> NodeDevice:
         "up",
         "overlay",
         "retired_key",
+        "next_key_for",
+        "copied_from",
+        "copied_key",
         "either_way",
         "fwmark",
     )
@@ -165,6 +170,7 @@ def parse_node_device(raw: Raw, fabric: str, adopt: bool = False) -> NodeDevice:
         raw.get("listen_port_known") is not False,
         tuple(raw.get("borrowed") or ()),
         raw.get("ranges_known") is not False,
+        bool(raw.get("kept_only")),
     )
 
 

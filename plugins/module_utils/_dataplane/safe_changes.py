@@ -17,6 +17,7 @@ from .._values.generations import (
     bypass_device,
     bypass_key_file,
     is_bypass,
+    is_next_key,
     is_preshared_file,
     same_tunnel,
 )
@@ -82,7 +83,7 @@ def _is_safe(change: Change, tunnels: Tunnels) -> bool:
         device = change.id.partition(" ")[0]
         return tunnels.idle(device) or (tunnels.has(device) and change.fields == ["persistent_keepalive"])
     if change.kind == "key":
-        return tunnels.idle(tunnels.device_of(change.id))
+        return is_next_key(change.id) or tunnels.idle(tunnels.device_of(change.id))
     if change.kind == "route":
         return _stays_in_tunnel(change, tunnels)
     if change.kind == "setting":  # what a device of a tunnel takes in

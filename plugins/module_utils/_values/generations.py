@@ -8,6 +8,8 @@ import hashlib
 import re
 import typing as t
 
+#: What a next_key_file ends with.
+_NEXT_KEY = ".next"
 #: What the name of a file with a preshared key ends with, after the name of its device.
 _PRESHARED = re.compile(r"\.[0-9a-f]{20}\.psk\Z")
 #: Devices of a Semaphore mesh and their bypass devices. Both prefixes have the same length, so what fits into 15 bytes does so with either.
@@ -18,7 +20,7 @@ BYPASS_DEVICES = _BYPASS + "*"
 #: only where it would answer by that device, unless no reverse-path filter is on; with an address, loose mode is what it is called. Taking the last
 #: address of a device away would take its routes along. Its scope is the host, so that no packet has it as its source.
 HOST_ADDRESS = "169.254.255.254/32"
-#: What marks the remote of a bypass device where keys are known by their remote: ``gcp/next``. No cluster's name has a slash.
+#: What marks the remote of a bypass device, and the key that is to replace the one of the device: ``gcp/next``. No cluster's name has a slash.
 NEXT = "/next"
 #: What the device of a KubeSpan mesh, which leads to all nodes, has in place of a remote cluster.
 WHOLE_MESH = "kubespan"
@@ -62,6 +64,16 @@ def bypass_key_file(path: str) -> str:
 def is_bypass_key(path: str) -> bool:
     """Whether a key file is of a bypass device, so that it goes with the device."""
     return is_bypass(path.rpartition("/")[2])
+
+
+def next_key_file(path: str) -> str:
+    """The file of the key that is to replace the one of a device, alongside that."""
+    return path + _NEXT_KEY
+
+
+def is_next_key(path: str) -> bool:
+    """Whether a path is one of next_key_file; no device has the key of it."""
+    return path.endswith(_NEXT_KEY)
 
 
 def preshared_file(key_file: str, digest: str) -> str:

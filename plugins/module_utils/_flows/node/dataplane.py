@@ -25,12 +25,12 @@ from ..._dataplane.node_spec import (
     with_unread_devices,
 )
 from ..._linux.errors import LinuxError
-from ..._linux.host.links import links_with_alias
+from ..._linux.host.links import links_with_alias, read_link
 from ..._linux.host.lock import HostLock
 from ..._linux.stats import Stats, total
 from ..._plan.plan import Pending, Plan, from_wire, to_wire
 from ..._values.addresses import parse_address
-from ..._values.generations import is_bypass, is_bypass_key
+from ..._values.generations import NEXT, WHOLE_MESH, is_bypass, is_bypass_key, next_key_file
 from . import guard, parts, persistence, transaction
 
 if t.TYPE_CHECKING:
@@ -228,6 +228,9 @@ class NodeDataplane:
         """Each part when all before it are planned, which tells it what it depends on."""
         self.previous = previous = persistence.load_state(self.spec.fabric)
         self.spec = spec = with_kept_ways(with_unread_devices(self.spec, previous), previous)
+        devices = tuple(row for row in spec.devices if not row.kept_only or read_link(row.name) is not None)
+        if len(devices) < len(spec.devices):
+            self.spec = spec = spec._replace(devices=devices)
         if spec.kubespan and any(is_bypass(device.name) for device in spec.devices):
             from .kubespan import bypass
 
@@ -239,18 +242,18 @@ class NodeDataplane:
         yield guard.Folders(spec)
         if spec.preshared_keys:
             yield parts.PresharedFiles(spec.preshared_keys)
-        self.devices = devices = parts.Devices(spec, previous)
+        self.devices = parts.Devices(spec, previous)
         names = {device.name for device in spec.devices}
         others = [name for name in links_with_alias(alias_of(spec.fabric)) if name not in names]
-        freed = self._freed(devices, others)
+        freed = self._freed(self.devices, others)
         if freed is not None:
             yield freed
-        first = self._gives_port_up(devices)
+        first = self._gives_port_up(self.devices)
         if first:
             yield from self._kubespan_parts(others, ())
-        yield devices
+        yield self.devices
         stays = bool(spec.devices or spec.kubespan)
-        yield guard.Settings(spec, devices.usable, reports=stays and spec.reports)
+        yield guard.Settings(spec, self.devices.usable, reports=stays and spec.reports)
         if not first:
             yield from self._kubespan_parts(others, freed.names if freed is not None else ())
         early = freed.names if freed is not None else ()
@@ -267,15 +270,18 @@ class NodeDataplane:
             tabled = [raw for raw in spec.tables if raw.get("before_routes")]
             if tabled:
                 yield self._tables(early=True)
-            yield parts.Routes(devices.usable, [*gone, *early], spec.adopt, early, spec.accepted)
+            yield parts.Routes(self.devices.usable, [*gone, *early], spec.adopt, early, spec.accepted)
             yield parts.GoneDevices(spec.fabric, gone)
         if spec.tables or (previous and previous.tables) or spec.empty:
             yield self._tables(early=False)
         known = {device.key_file for device in spec.devices} | (previous.all_key_files if previous else set())
+        needed = {device.key_file for device in spec.devices}
         if spec.remove_keys:
-            yield parts.RemovedKeys((known | set(spec.key_files)) - {device.key_file for device in spec.devices})
+            every = known | set(spec.key_files)
+            yield parts.RemovedKeys((every | set(map(next_key_file, every))) - needed)
         else:
-            passed = {path for path in known if is_bypass_key(path)} - {device.key_file for device in spec.devices}
+            passed = {path for path in known if is_bypass_key(path)} - needed
+            passed |= self._passed_next_keys(known)
             if passed and not spec.released:
                 yield parts.RemovedKeys(passed)
         if not spec.released:
@@ -286,6 +292,13 @@ class NodeDataplane:
             yield from self._kubespan_leftovers(others)
         if spec.persist:
             yield parts.Files(spec.fabric, self.state(), known, deferred=bool(spec.rollback_seconds))
+
+    def _passed_next_keys(self, known: t.Collection[str]) -> set[str]:
+        """The files of next keys of devices that are to keep their keys."""
+        rotated = {device.key_file for device in self.spec.devices if device.wireguard.next_key_for}
+        mesh = self.kubespan.state if self.kubespan is not None else None
+        own = {mesh["private_key_file"]} if mesh is not None and not mesh.get("next_key_for") else set()
+        return {next_key_file(path) for path in own.union(known) - rotated if not is_bypass_key(path)}
 
     def _tables(self, early: bool) -> parts.Part:
         from . import tables  # seldom there in a KubeSpan mesh, and not compiled where it is not
@@ -455,8 +468,17 @@ class NodeDataplane:
         """Remote cluster to this node's public key towards it; deferred where the key is not made yet."""
         found: Data = {}
         for device, actual in zip(self.devices.rows, self.devices.actual) if self.devices is not None else ():
+            following = actual.get("next_key")
+            if following and device.wireguard.next_key_for == actual["key"]["public_key"]:
+                text = f"next public key of {device.node or 'this node'} towards {device.remote}"
+                found[device.remote + NEXT] = following["public_key"] or Pending(text)
+            if is_bypass(device.name):
+                continue  # it has the key of its device
             if actual["key"]["state"] == "key":
                 found[device.remote] = actual["key"]["public_key"]
             elif actual["key"]["state"] == "absent":
                 found[device.remote] = Pending(f"public key of {device.node or 'this node'} towards {device.remote}")
+        following = self.kubespan.next_public_key() if self.kubespan is not None and self.kubespan.state else None
+        if following:
+            found[WHOLE_MESH + NEXT] = following
         return found

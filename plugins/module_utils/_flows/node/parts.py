@@ -90,8 +90,7 @@ class WireGuardDevices(Part):
         for device, found, planned in zip(self.desired, self.actual, self.plans):
             if planned.changed:
                 before["devices"][device.name] = snapshot.take_device(device.name, found["link"], found["wireguard"])
-            if planned.work.get("make_key") or planned.work.get("renew_key"):
-                before["keys"].append(device.private_key_file)
+            before["keys"] += planned.key_files(device.private_key_file)
 
     def apply(self) -> Data:
         rows = zip(self.desired, self.actual, self.plans)

@@ -17,6 +17,7 @@ from ..._linux.wireguard.device import open_device
 from ..._linux.wireguard.keys import KeyFile, preshared_fingerprint
 from ..._plan.plan import to_wire
 from ..._values.gc_pause import gc_paused
+from ..._values.generations import next_key_file
 from .single import converge
 
 Data = dict[str, t.Any]
@@ -26,7 +27,8 @@ Data = dict[str, t.Any]
 def gather(desired: Device, secrets: t.Sequence[str] = ()) -> Data:
     """Read everything that matters for a device, once. secrets: files of preshared keys besides those of its peers. Raises LinuxError.
 
-    ``{"link": of read_link|None, "wireguard": Dump (of an absent device: empty), "key": of KeyFile.state|None,
+    ``{"link": of read_link|None, "wireguard": Dump (of an absent device: empty), "key": of KeyFile.state|None, "next_key" and "copied": of
+    KeyFile.state, where the device has to do with such files,
     "resolved": {DNS name: [address]}, "preshared": {path: fingerprint|None}, "now": epoch seconds, "stats": {...}}``.
     Nothing in it is secret.
     """
@@ -40,10 +42,14 @@ def gather(desired: Device, secrets: t.Sequence[str] = ()) -> Data:
         stats.add("reads")
     peers = desired.peers.peers if desired.peers and desired.present else ()
     path = desired.private_key_file if desired.present else None
+    following = path and (desired.next_key_for or desired.retired_key)
+    copied = path and desired.copied_from
     return {
         "link": link,
         "wireguard": dump,
         "key": KeyFile(path).state() if path else None,
+        **({"next_key": KeyFile(next_key_file(path)).state()} if path and following else {}),
+        **({"copied": KeyFile(copied).state()} if copied else {}),
         "resolved": resolve(names_to_resolve(peers)),
         "preshared": {path: preshared_fingerprint(path) for path in (*preshared_files(peers), *secrets)},
         "now": now(),
@@ -68,8 +74,14 @@ def apply(
     if work.get("make_key"):
         KeyFile(path).ensure()
         stats.add("file_writes")
+    if work.get("copy_key") and desired.copied_from:
+        KeyFile(path).copy(KeyFile(desired.copied_from))
+        stats.add("file_writes")
+    if work.get("make_next_key"):
+        KeyFile(next_key_file(path)).ensure()
+        stats.add("file_writes")
     if work.get("renew_key"):
-        KeyFile(path).rotate()
+        KeyFile(path).succeed(KeyFile(next_key_file(path)))
         stats.add("file_writes")
     settings = dict(work.get("configure", ()))
     if settings.pop("private_key", False):  # first, so that a key that cannot be read leaves no half-made device

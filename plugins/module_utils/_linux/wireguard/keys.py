@@ -143,6 +143,22 @@ class KeyFile:
             raise LinuxError("rotate", self.path, "what is there is no key, and it is never overwritten")
         return self._write(replace=True)
 
+    def copy(self, source: KeyFile) -> str:
+        """Put the key of another file into this one in one step; one that is missing there is made there. Returns the public key. Raises LinuxError."""
+        public = source.ensure()
+        write_new(self.path, encode_key(source.private_key()), replace=True)
+        return public
+
+    def succeed(self, following: KeyFile) -> str:
+        """Let the key of another file take the place of this one in one step; where it has none, a new one. Returns the public key. Raises LinuxError."""
+        found = following.state()
+        if found["state"] != "key":
+            return self.rotate()
+        with failing("rename", following.path):
+            os.rename(following.path, self.path)
+            sync_folder(os.path.dirname(self.path))
+        return str(found["public_key"])
+
     def remove(self) -> bool:
         """Delete the file. True when there was one."""
         with failing("remove", self.path):

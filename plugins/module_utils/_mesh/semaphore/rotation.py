@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How far the rotation of a node's key towards one remote cluster is: its record in two annotations, and the order of its steps. Pure.
 
-A bypass device alongside the node's device carries the packets while the device gets its new key. Each device takes in packets by its own
-allowed IPs, so both take in everything from the first step to the last, and a step only changes by which of them a node *sends*::
+A bypass device alongside the node's device carries the packets while the device gets its new key. Its key is the one that the device has before, which
+the other ends know already. Each device takes in packets by its own allowed IPs, so both take in everything from the first step to the
+last, and a step only changes by which of them a node *sends*::
 
-    prepare   both ends have the bypass device, know each other's key of it, and have shaken hands on it
-    aside     a node sends by the bypass device where both ends are aside
-    renew     the device, by which no node sends, gets its new key; the other end learns it; both shake hands
-    back      a node sends by the device again
-    done      the bypass device and its key go
+    prepare   both ends have the bypass device; the next key is there and published
+    aside     a node sends by the bypass device where both ends are aside, after a handshake by it
+    renew     the devices, by which no node sends, get the next keys, their own and those of their peers
+    back      a node sends by the device again, after a handshake by it
+    done      the bypass device and its copy of the former key go
 
 No step begins before all nodes have done the one before it, which rotation_checks sees to. What is read here is a claim like every annotation.
 """
@@ -39,22 +40,25 @@ _NONE = "-"
 class Record(t.NamedTuple):
     """One node's rotation towards one remote cluster.
 
-    ``port``: UDP port of its bypass device. ``retired``: the public key of its device that the rotation replaces; None where only other nodes' keys
-    change. ``key``: public key of the bypass device; None until the node has made it. ``preshared``: the generation of preshared keys that the key of
-    the bypass device goes with, and the key that replaces the retired one; 0 for none.
+    ``port``: UDP port of its bypass device. ``retired``: the public key of its device that the rotation replaces, and which the bypass device has; None
+    where only other nodes' keys change. ``key``: the public key that replaces it; None until the node has made it. ``preshared`` and ``former``: the
+    generations of preshared keys that ``key`` goes with, and that the bypass device has; 0 for none.
     """
 
     phase: str
     port: int
     retired: str | None = None
     key: str | None = None
-    preshared: int = 0
+    preshared: int = OFF
+    former: int = OFF
 
     @property
     def state(self) -> str:
         """The text of its annotation ``state``."""
-        text = f"{self.phase} {self.port} {self.retired or _NONE}"
-        return f"{text} {self.preshared}" if self.preshared else text
+        generations = [self.preshared, *([self.former] if self.former else [])] if self.preshared or self.former else []
+        return " ".join(
+            [self.phase, str(self.port), self.retired or _NONE, *(str(one or _NONE) for one in generations)]
+        )
 
 
 #: {(host, remote cluster): record}
@@ -73,11 +77,11 @@ def read_record(remote: str, annotations: t.Mapping[str, t.Any]) -> Record | Non
     if text is None:
         return None
     parts = text.split(" ") if isinstance(text, str) else []
-    if len(parts) not in (3, 4) or parts[0] not in PHASES:
+    if len(parts) not in (3, 4, 5) or parts[0] not in PHASES:
         raise ValueRefused("bad_rotation", f"{names['state']}: {quoted(text)} is no state of a rotation")
     retired = None if parts[2] == _NONE else parse_key(parts[2])
-    preshared = parse_generation(parts[3], names["state"]) if len(parts) == 4 else OFF
-    return Record(parts[0], parse_port(parts[1]), retired, None if key is None else parse_key(key), preshared)
+    generations = [OFF if part == _NONE else parse_generation(part, names["state"]) for part in parts[3:]]
+    return Record(parts[0], parse_port(parts[1]), retired, None if key is None else parse_key(key), *generations)
 
 
 def next_record(found: Record | None, step: str, new: Record | None) -> Record | None:
@@ -93,7 +97,7 @@ def next_record(found: Record | None, step: str, new: Record | None) -> Record |
 
 def sends_aside(own: Record | None, other: Record | None) -> bool:
     """Whether a node sends to another by the bypass device: the one rule of both ends, so it is the same from whichever end one looks."""
-    return own is not None and other is not None and own.phase == other.phase == ASIDE and other.key is not None
+    return own is not None and other is not None and own.phase == other.phase == ASIDE
 
 
 def allowed_step(step: str, records: Records, state: str = FINISHED) -> str:

@@ -22,8 +22,19 @@ from ..fabric.claims import label_of
 from ..kubespan.annotations import PUBLIC_KEY
 from ..semaphore.annotations import key_of
 from ..semaphore.preshared import OFF
-from ..semaphore.rotation import PREPARE, PREPARED, RENEW, Record, keys_of, next_record, read_record, sends_aside
-from . import kubespan_rotation, preshared_keys, semaphore
+from ..semaphore.rotation import (
+    ASIDE,
+    BACK,
+    PREPARE,
+    PREPARED,
+    RENEW,
+    Record,
+    keys_of,
+    next_record,
+    read_record,
+    sends_aside,
+)
+from . import kubespan_rotation, next_keys, preshared_keys, semaphore
 
 Data = dict[str, t.Any]
 #: {(host, remote cluster): record}
@@ -88,9 +99,13 @@ def with_rotation(
         refused=[*mesh.refused, *refused],
         rotation_step=order.step,
         preshared=preshared,
-        preshared_used=bool(preshared or any(present.values()) or any(row.preshared for row in records.values())),
+        preshared_used=bool(
+            preshared or any(present.values()) or any(row.preshared or row.former for row in records.values())
+        ),
     )
-    return preshared_keys.without_strangers(planned) if planned.preshared_used else planned
+    if planned.preshared_used:  # which go with the keys that both ends publish, so they come with the next pass
+        return preshared_keys.without_strangers(planned)
+    return _with_next_keys(planned, records, hosts) if order.step == RENEW else planned
 
 
 def _with_rotation_of_all(
@@ -107,7 +122,8 @@ def _with_rotation_of_all(
         for host, node in mesh.nodes.items()
     }
     span = mesh.kubespan and mesh.kubespan._replace(rotation=[] if unread else kubespan_rotation.rows(mesh, records))
-    return mesh._replace(nodes=nodes, kubespan=span, refused=[*mesh.refused, *refused], rotation_step=order.step)
+    planned = mesh._replace(nodes=nodes, kubespan=span, refused=[*mesh.refused, *refused], rotation_step=order.step)
+    return kubespan_rotation.with_next_keys(planned, records) if order.step == RENEW else planned
 
 
 def remote_ports(mesh: MeshPlan, host: str) -> dict[str, int]:
@@ -125,11 +141,7 @@ def public_key_of(remote: str) -> str:
 
 def records_of(mesh: MeshPlan) -> Records:
     """The records as a plan has them, without the keys of bypass devices."""
-    return {
-        (host, remote): Record(row["phase"], row["port"], row.get("retired"), preshared=row.get("preshared") or OFF)
-        for host, node in mesh.nodes.items()
-        for remote, row in node.rotation.items()
-    }
+    return {(host, remote): _record(row) for host, node in mesh.nodes.items() for remote, row in node.rotation.items()}
 
 
 def node_devices(mesh: MeshPlan, host: str) -> list[Data]:
@@ -156,15 +168,20 @@ def _devices(mesh: MeshPlan, host: str) -> list[Data]:
         if row is None:
             found.append(device)
             continue
-        own = Record(row["phase"], row["port"], row.get("retired"))
+        own = _record(row)
         rows = list(map(dict, peers.get(device["remote"]) or ()))
-        main, bypass = _both(device, own, rows)
-        aside = {row["node"] for row in _aside(own, rows)}
+        main, bypass = _both(device, own, rows, node.published.get(public_key_of(device["remote"])))
         users = {row["node"] for row in device["peers"] if (device["remote"], row["node"]) in managed}
-        if mesh.rotation_step == RENEW and own.retired and users.issubset(aside):  # nobody sends by the device
+        if mesh.rotation_step == RENEW and own.retired and _unused(own, rows, users):
             main["retired_key"] = own.retired
         found += [main, bypass]
     return found
+
+
+def _record(row: t.Mapping[str, t.Any]) -> Record:
+    """As NodePlan.rotation has it, without the next key."""
+    generations = (row.get("preshared") or OFF, row.get("former") or OFF)
+    return Record(row["phase"], row["port"], row.get("retired"), None, *generations)
 
 
 def unread_devices(mesh: MeshPlan, host: str) -> list[str]:
@@ -172,14 +189,44 @@ def unread_devices(mesh: MeshPlan, host: str) -> list[str]:
     return list(mesh.nodes[host].rotation_unread)
 
 
-def _aside(own: Record, rows: t.Sequence[Data]) -> list[Data]:
+def _aside(own: Record, rows: t.Sequence[t.Mapping[str, t.Any]]) -> list[t.Mapping[str, t.Any]]:
     """The peers to which a node sends by its bypass device."""
     known = [row for row in rows if isinstance(row["public_key"], str)]
-    return [row for row in known if sends_aside(own, Record(row["phase"], 0, key=row["public_key"]))]
+    return [row for row in known if sends_aside(own, Record(row["phase"], 0))]
 
 
-def _both(device: Data, own: Record, rows: t.Sequence[Data]) -> tuple[Data, Data]:
-    """A device and its bypass device, with the routes into each."""
+def _unused(own: Record, rows: t.Sequence[t.Mapping[str, t.Any]], users: set[t.Any]) -> bool:
+    """Whether none of the nodes that use a device sends by it, so that its key may change. rows: peers of its bypass device."""
+    return users.issubset({row["node"] for row in _aside(own, rows)})
+
+
+def _with_next_keys(mesh: MeshPlan, records: Records, hosts: t.Mapping[tuple[str, str], str]) -> MeshPlan:
+    """The plan of the step that renews keys, in which peers have the keys that they get in it, so that no further pass has to bring them.
+
+    They are claims as well: one that is weak, or that two peers would have, is left until its node publishes it as its own.
+    """
+    managed = {(node.cluster, node.node_name) for node in mesh.nodes.values() if node.publishable}
+    clusters = {}
+    for local, part in mesh.clusters.items():
+        remotes = dict(part.remotes)
+        for remote, settings in part.remotes.items():
+            coming: dict[t.Any, str] = {}
+            for row in settings.peers:
+                host = hosts.get((remote, str(row.get("node"))))
+                record = records.get((host, local)) if host is not None else None
+                theirs = mesh.clusters[remote]
+                if record is None or not record.retired or row["public_key"] != record.retired:
+                    continue
+                users = {peer["node"] for peer in theirs.remotes[local].peers if (local, peer["node"]) in managed}
+                if record.key and _unused(record, theirs.rotation.get(local) or (), users):
+                    coming[record.retired] = record.key
+            remotes[remote] = settings._replace(peers=next_keys.replaced(settings.peers, coming))
+        clusters[local] = part._replace(remotes=remotes)
+    return mesh._replace(clusters=clusters)
+
+
+def _both(device: Data, own: Record, rows: t.Sequence[Data], published: str | None) -> tuple[Data, Data]:
+    """A device and its bypass device, with the routes into each. published: the key of the device by its Node."""
     routes = sorted({cidr for row in _aside(own, rows) for cidr in row["allowed_ips"]})
     # a range of a peer that stays, inside one that may go aside, keeps its own route from the first step to the last
     covers = [parse_network(cidr) for row in rows for cidr in row["allowed_ips"]]
@@ -195,6 +242,8 @@ def _both(device: Data, own: Record, rows: t.Sequence[Data]) -> tuple[Data, Data
         either_way=True,
         routes=[cidr for cidr in dict.fromkeys([*device["routes"], *staying]) if cidr not in routes],
     )
+    if own.retired and own.phase in (PREPARED, ASIDE):
+        main["next_key_for"] = own.retired
     bypass = {name: device[name] for name in ("mtu", "txqueuelen", "overlay")}
     bypass["either_way"] = True
     bypass.update(
@@ -202,6 +251,9 @@ def _both(device: Data, own: Record, rows: t.Sequence[Data]) -> tuple[Data, Data
         remote=device["remote"] + NEXT,
         listen_port=own.port,
         private_key_file=bypass_key_file(device["private_key_file"]),
+        copied_from=device["private_key_file"],
+        copied_key=own.retired or published,
+        **({"kept_only": True} if own.phase == BACK else {}),
         routes=routes,
         peers=[{name: value for name, value in row.items() if name != "phase"} for row in rows],
     )
@@ -268,8 +320,8 @@ def _moved(
             takes_part = host in order.hosts or (bool(changing) if mesh.spans_nodes else remote in changing)
             if order.step == PREPARE and takes_part and node.publishable and (mesh.spans_nodes or remote in managed):
                 retired = node.published.get(public_key_of(remote)) if host in order.hosts else None
-                generation = preshared if whole else present.get((host, remote), OFF)
-                new = Record(PREPARED, ports[remote], retired, preshared=generation)
+                former = present.get((host, remote), OFF)
+                new = Record(PREPARED, ports[remote], retired, None, preshared if whole else former, former)
             record = next_record(found.get((host, remote)), order.step, new)
             if record is not None:
                 records[host, remote] = record
@@ -311,9 +363,13 @@ def _with_record(
             continue
         if not missing if mesh.spans_nodes else remote not in unread:
             rows[remote] = {"phase": record.phase, "port": record.port, "retired": record.retired}
-            rows[remote].update({"preshared": record.preshared} if record.preshared else {})
-        pending = Pending(f"public key of {node.node_name} towards {remote}{NEXT}")
-        annotations.update({names["state"]: record.state, names["key"]: record.key or pending})
+            generations = {"preshared": record.preshared, "former": record.former}
+            rows[remote].update((name, number) for name, number in generations.items() if number)
+        annotations[names["state"]] = record.state
+        if record.retired:
+            annotations[names["key"]] = record.key or Pending(f"next public key of {node.node_name} towards {remote}")
+        elif names["key"] in held:
+            stale.append(names["key"])
         published.update((key, held[key]) for key in names.values() if isinstance(held.get(key), str))
     return node._replace(
         annotations=annotations, published=published, stale=sorted(set(stale)), rotation=rows, rotation_unread=missing
@@ -325,18 +381,19 @@ def _peers(
 ) -> list[Data]:
     """The peers of the bypass devices of one cluster towards another: peers of the devices, as far as their nodes have a record, at the port of that.
 
-    All that a record adds is a key and a port. Ranges and address are those of the claim, which was checked. A key that two nodes claim is neither's.
+    All that a record adds is a port and the key that the device had. Ranges and address are those of the claim, which was checked. A key that two nodes
+    claim is neither's.
     """
     rows = []
     for peer in mesh.clusters[local].remotes[remote].peers:
         host = hosts.get((remote, str(peer.get("node"))))
         record = records.get((host, local)) if host is not None else None
-        if record is None or (record.key is not None and is_weak(record.key)):
+        if record is None or (record.retired is not None and is_weak(record.retired)):
             continue
         endpoint = peer.get("endpoint")
         where = f"{endpoint.rpartition(':')[0]}:{record.port}" if isinstance(endpoint, str) and endpoint else endpoint
-        key = record.key or Pending(f"public key of {peer.get('node')} towards {local}{NEXT}")
-        idle = record.phase not in (PREPARED, "aside")
+        key = record.retired or peer["public_key"]
+        idle = record.phase not in (PREPARED, ASIDE)
         row = dict(peer, public_key=key, endpoint=where, phase=record.phase)
         rows.append(dict(row, persistent_keepalive=0) if idle else row)
     count = collections.Counter(str(row["public_key"]) for row in rows)

@@ -14,12 +14,13 @@ import typing as t
 
 from ..._dataplane.peer_spec import Peer
 from ..._plan.mesh_plan import KubespanPlan, MeshPlan
-from ..._plan.plan import Pending
 from ..._values.generations import NEXT, WHOLE_MESH, bypass_of_mesh
 from ..._values.keys import is_weak
+from ..kubespan.annotations import PUBLIC_KEY
 from ..kubespan.generations import KEEPALIVE, Layout
 from ..kubespan.peers import Mesh
-from ..semaphore.rotation import ASIDE, PREPARED, RENEW, Record, Records, sends_aside
+from ..semaphore.rotation import ASIDE, BACK, PREPARED, RENEW, Record, Records, sends_aside
+from . import next_keys
 
 Data = dict[str, t.Any]
 #: Where nodes keep the files of a fabric.
@@ -41,18 +42,19 @@ def listen_port(mesh: MeshPlan, host: str) -> int:
 def rows(mesh: MeshPlan, records: Records) -> list[Data]:
     """The peers of the bypass devices: nodes of the inventory, as far as they have a record, at the port of that.
 
-    All that a record adds is a key and a port. Ranges and address are those of the claim, which was checked. A key that two nodes claim is neither's.
+    All that a record adds is a port and the key that the device had. Ranges and address are those of the claim, which was checked. A key that two nodes
+    claim is neither's.
     """
     hosts = {(node.cluster, node.node_name): host for host, node in mesh.nodes.items()}
     found = []
     for peer in Mesh(_span(mesh).affiliates).specs(None).peers.values():
         host = hosts.get((str(peer.cluster), str(peer.node)))
         record = records.get((host, WHOLE_MESH)) if host is not None else None
-        if record is None or (record.key is not None and is_weak(record.key)):
+        if record is None or (record.retired is not None and is_weak(record.retired)):
             continue
         announced = next(iter(peer.endpoints), None)
         bypass = Peer(
-            record.key or Pending(f"public key of {peer.node} towards {WHOLE_MESH}{NEXT}"),
+            record.retired or peer.public_key,
             f"{announced.rpartition(':')[0]}:{record.port}" if announced else None,
             tuple(peer.allowed_ips),
             KEEPALIVE if record.phase in (PREPARED, ASIDE) else 0,
@@ -65,7 +67,8 @@ def rows(mesh: MeshPlan, records: Records) -> list[Data]:
 
 def devices(mesh: MeshPlan, host: str) -> list[Data]:
     """The bypass device of one host as node_dataplane takes it; none while its key is not being rotated."""
-    row = mesh.nodes[host].rotation.get(WHOLE_MESH)
+    node = mesh.nodes[host]
+    row = node.rotation.get(WHOLE_MESH)
     if row is None:
         return []
     name = bypass_of_mesh(mesh.fabric)
@@ -76,6 +79,9 @@ def devices(mesh: MeshPlan, host: str) -> list[Data]:
             "remote": WHOLE_MESH + NEXT,
             "listen_port": row["port"],
             "private_key_file": f"{STATE_FOLDER}/{mesh.fabric}/{name}.key",
+            "copied_from": f"{STATE_FOLDER}/{mesh.fabric}/kubespan.key",
+            "copied_key": row.get("retired") or node.published.get(PUBLIC_KEY),
+            **({"kept_only": True} if row["phase"] == BACK else {}),
             "either_way": True,
             "routes": [],
             "peers": [
@@ -86,7 +92,8 @@ def devices(mesh: MeshPlan, host: str) -> list[Data]:
 
 
 def part(mesh: MeshPlan, host: str) -> Data:
-    """What a host's KubeSpan part has of the rotation: ``rotation`` {device, routes, addresses}, and ``retired_key`` where the device gets a new key."""
+    """What a host's KubeSpan part has of the rotation: ``rotation`` {device, routes, addresses}, ``next_key_for`` where the device is to get a new key, and
+    ``retired_key`` where it gets it."""
     node = mesh.nodes[host]
     row = node.rotation.get(WHOLE_MESH)
     if row is None:
@@ -100,10 +107,30 @@ def part(mesh: MeshPlan, host: str) -> Data:
             "addresses": sorted({peer["address"] + "/128" for peer in peers}),
         }
     }
+    if own.retired and own.phase in (PREPARED, ASIDE):
+        found["next_key_for"] = own.retired
     users = {name for name, other in managed(mesh).items() if other != host}
     if mesh.rotation_step == RENEW and own.retired and users.issubset({peer["node"] for peer in aside}):
         found["retired_key"] = own.retired
     return found
+
+
+def with_next_keys(mesh: MeshPlan, records: Records) -> MeshPlan:
+    """The plan of the step that renews keys, in which nodes have the keys that they get in it, so that no further pass has to bring them."""
+    hosts = managed(mesh)
+    renewed = {host for host in hosts.values() if "retired_key" in part(mesh, host)}
+    coming = {
+        record.retired: record.key
+        for (host, _remote), record in records.items()
+        if host in renewed and record.retired and record.key
+    }
+    span = _span(mesh)
+    rows = [row for row in span.affiliates if f"{row['cluster']}/{row['node']}" in hosts]
+    after = {id(row): new for row, new in zip(rows, next_keys.replaced(rows, coming))}
+    others = {str(row["public_key"]) for row in span.affiliates if id(row) not in after}
+    if others.intersection(coming.values()):  # one that another node has already
+        return mesh
+    return mesh._replace(kubespan=span._replace(affiliates=[after.get(id(row), row) for row in span.affiliates]))
 
 
 def managed(mesh: MeshPlan) -> dict[str, str]:
@@ -139,7 +166,7 @@ def _peers(mesh: MeshPlan, host: str) -> list[Data]:
 def _aside(own: Record, peer: Data) -> bool:
     """Whether a node sends to a peer by its bypass device."""
     key = peer["public_key"]
-    return isinstance(key, str) and sends_aside(own, Record(peer["phase"], 0, key=key))
+    return isinstance(key, str) and sends_aside(own, Record(peer["phase"], 0))
 
 
 def _seat(mesh: MeshPlan, host: str) -> tuple[str, str]:

@@ -122,7 +122,9 @@ def marked(mesh: MeshPlan, host: str, devices: t.Iterable[Data]) -> list[Data]:
     for device in devices:
         remote, bypass = device["remote"].partition("/")[0], device["remote"].endswith(NEXT)
         own = _generation(node, remote, bypass)
-        key = node.annotations.get(key_of(device["remote"], "pubKey"))
+        key = node.annotations.get(key_of(remote, "pubKey"))
+        if bypass:  # which has the key from before
+            key = (node.rotation.get(remote) or {}).get("retired") or key
         changed: Data = {"preshared": {"node": label, "public_key": key}} if isinstance(key, str) else {}
         for rows in ("peers", "contested"):
             if not device.get(rows):
@@ -145,7 +147,7 @@ def marked(mesh: MeshPlan, host: str, devices: t.Iterable[Data]) -> list[Data]:
 def _generation(node: NodePlan, remote: str, bypass: bool) -> int:
     """Of one device of a node."""
     if bypass:
-        return int((node.rotation.get(remote) or {}).get("preshared") or OFF)
+        return int((node.rotation.get(remote) or {}).get("former") or OFF)
     return int(node.preshared.get(remote) or OFF)
 
 

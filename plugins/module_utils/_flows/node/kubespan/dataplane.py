@@ -128,6 +128,7 @@ class KubespanDataplane(Part):
         self.gen = GENERATIONS[state["generation"] if state else "current"]
         self._secrets, self._previous, self._budget = secrets or {}, previous, budget
         self._leaving, self._retired_key = leaving, retired_key
+        self._next_key_for = None if self.watching else (state or {}).get("next_key_for")
         #: The bypass device carries some of the packets while keys are rotated.
         self.rotation: t.Mapping[str, t.Any] = (state or {}).get("rotation") or {}
 
@@ -135,7 +136,14 @@ class KubespanDataplane(Part):
         """One reading of everything; the whole host is looked at once, before the first write."""
         secret = self.state["preshared_key_file"] if self.state else None
         key_file = self.state["private_key_file"] if self.state else None
-        device = Device(self.layout.device, present=self.state is not None, alias=self.alias, private_key_file=key_file)
+        device = Device(
+            self.layout.device,
+            present=self.state is not None,
+            alias=self.alias,
+            private_key_file=key_file,
+            retired_key=self._retired_key,
+            next_key_for=self._next_key_for,
+        )
         self.actual = wireguard_device.gather(device, [secret] if secret else [])
         self.actual["preshared"].update(self._secrets)  # what is about to be written counts as written
         self.filters = {name: settings.reverse_path_filter(name) for name in ("all", self.layout.device)}
@@ -211,7 +219,14 @@ class KubespanDataplane(Part):
             purge_peers=self.purge,
             peers=self._peers(self.state),
             retired_key=self._retired_key,
+            next_key_for=self._next_key_for,
         )
+
+    def next_public_key(self) -> str | None:
+        """Of the key that is to replace the one of the device, where it is there."""
+        found = self.actual.get("next_key")
+        is_next = found and self.actual["key"]["public_key"] == self._next_key_for
+        return found["public_key"] if found and is_next else None
 
     def _addresses(self) -> list[str]:
         """The ULA; and where all devices have a loose reverse path filter, the node's own IPv4 address.
@@ -303,8 +318,7 @@ class KubespanDataplane(Part):
         """The device, and what ``put_back_steering`` and ``put_back_routes`` need: our other objects as they are now."""
         name = self.layout.device
         before["devices"][name] = snapshot.take_device(name, self.actual["link"], self.actual["wireguard"])
-        if self.device.work.get("make_key") or self.device.work.get("renew_key"):
-            before["keys"].append(self.desired.private_key_file)
+        before["keys"] += self.device.key_files(self.desired.private_key_file)
         desired = {version: desired_rule(version, self.layout, self.gen) for version in (4, 6)}
         before["kubespan"] = {
             "layout": self.layout._asdict(),

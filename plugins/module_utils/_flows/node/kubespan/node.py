@@ -5,7 +5,7 @@
 ``given``: {mesh_id, mesh_secret: text|None, affiliates, complete, cluster, node_name, cluster_networks, pod_cidrs, config: of
 kubespan_config, mac, layout, generation, fail_closed: bool|None (as forced routing is), watcher, implementation, networks,
 exclude_interfaces, exclude_addresses, balanced, own_addresses, private_key_file, discovery: {url, ca, cluster, pod_cidrs, node_cidrs, overlay}
-or nothing, rotation: {device, routes, addresses} or nothing, rotation_unread: whether it stays as it is}.
+or nothing, rotation: {device, routes, addresses} or nothing, next_key_for: see Device, rotation_unread: whether both stay as they are}.
 """
 
 from __future__ import annotations
@@ -162,6 +162,10 @@ class KubespanNode(Part):
         }
         before = (self._previous or {}).get("rotation") if given.get("rotation_unread") else given.get("rotation")
         state.update({"rotation": dict(before)} if before else {})
+        following = (
+            (self._previous or {}).get("next_key_for") if given.get("rotation_unread") else given.get("next_key_for")
+        )
+        state.update({"next_key_for": following} if following else {})
         if given.get("discovery"):
             self._discover(
                 state,

@@ -50,11 +50,12 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.gener
     other_end,
     same_tunnel,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._values.keys import encode_key
 from test_kubespan_plan import CLUSTER, KEYS, MESH, PODS, fabric, listings, record
 
 NAME = bypass_of_mesh("demo")
 STATE, KEY = ("kubespan.rotation.multicluster.network/" + what for what in ("state", "pubKey"))
-OTHER = {"a1": KEYS["a2"], "a2": KEYS["g1"], "g1": KEYS["a1"]}  # of bypass devices
+OTHER = {host: encode_key(bytes([number]) * 32) for number, host in enumerate(("a1", "a2", "g1"), 70)}  # the next ones
 
 
 def planned(
@@ -104,7 +105,9 @@ def test_the_first_step_gives_all_nodes_a_record_and_a_bypass_device() -> None:
         "aws/a2": "10.66.23.32:52820",
         "gcp/g1": "10.22.22.27:52820",
     }
-    assert not [row for row in device["peers"] if isinstance(row["public_key"], str)]  # not made yet
+    assert [row["public_key"] for row in device["peers"]] == [KEYS["a2"], KEYS["g1"]]
+    assert device["copied_key"] == given(mesh, "a1")["next_key_for"] == KEYS["a1"]
+    assert "next_key_for" not in given(mesh, "g1") and KEY not in mesh.nodes["g1"].annotations
     assert given(mesh, "a1")["rotation"]["routes"] == []
 
 
@@ -132,6 +135,16 @@ def test_a_key_is_renewed_only_while_nobody_sends_by_the_device() -> None:
     joined = everywhere(ASIDE)
     del joined["g1"]  # it is new in the mesh
     assert "retired_key" not in given(planned(joined, RENEW), "a1")
+
+
+def test_the_step_that_renews_keys_brings_those_of_all_nodes_along() -> None:
+    def found(mesh: MeshPlan) -> dict[str, t.Any]:
+        return {row["node"]: row["public_key"] for row in given(mesh, "a1")["affiliates"]}
+
+    assert found(planned(everywhere(ASIDE), RENEW)) == OTHER and found(planned(everywhere(ASIDE))) == dict(KEYS)
+    assert found(planned({**everywhere(ASIDE), "g1": BACK}, RENEW)) == dict(KEYS)
+    (device,) = node_devices(planned(everywhere(ASIDE), RENEW), "a1")
+    assert [row["public_key"] for row in device["peers"]] == [KEYS["a2"], KEYS["g1"]]
 
 
 def test_a_cluster_that_cannot_be_read_leaves_all_bypass_devices_as_they_are() -> None:
@@ -192,7 +205,7 @@ def test_what_a_run_does_is_shown_for_each_node() -> None:
 
 def test_a_step_waits_for_the_tunnels_that_it_needs() -> None:
     rows, quiet = checks.awaited(planned(everywhere(PREPARED), GO_ASIDE, list(CLUSTER)), "a1")
-    assert (rows, quiet) == ([{"device": NAME, "peers": [OTHER["a2"], OTHER["g1"]]}], False)
+    assert (rows, quiet) == ([{"device": NAME, "peers": [KEYS["a2"], KEYS["g1"]]}], False)
     rows, quiet = checks.awaited(planned(everywhere(ASIDE), GO_BACK, list(CLUSTER)), "a1")
     assert (rows, quiet) == ([{"device": "kubespan", "peers": [KEYS["a2"], KEYS["g1"]]}], False)
     rows, quiet = checks.awaited(planned(everywhere(BACK), DONE, list(CLUSTER)), "a1")
@@ -215,7 +228,7 @@ def test_a_node_that_was_lost_or_refuses_its_device_ends_the_run() -> None:
 
 def test_what_did_not_come_is_named_with_the_port_to_open() -> None:
     mesh = planned(everywhere(PREPARED))
-    missing = [{"device": NAME, "public_key": OTHER["g1"], "endpoint": "10.22.22.27:52820", "listen_port": 52820}]
+    missing = [{"device": NAME, "public_key": KEYS["g1"], "endpoint": "10.22.22.27:52820", "listen_port": 52820}]
     assert f"no handshake by {NAME} with gcp/g1 (10.22.22.27:52820, from UDP port 52820)" in checks.missing_text(
         mesh, "a1", missing, []
     )
@@ -223,8 +236,8 @@ def test_what_did_not_come_is_named_with_the_port_to_open() -> None:
 
 def test_verify_and_status_know_the_peers_of_bypass_devices_of_a_kubespan_mesh() -> None:
     names = mesh_verdict.peer_names(planned(everywhere(ASIDE)), "a1")
-    assert names[NAME, OTHER["g1"]] == "gcp/g1" and names["kubespan", KEYS["g1"]] == "gcp/g1"
-    assert (NAME, OTHER["a1"]) not in names
+    assert names[NAME, KEYS["g1"]] == names["kubespan", KEYS["g1"]] == "gcp/g1"
+    assert (NAME, KEYS["a1"]) not in names
 
 
 def test_the_bypass_device_is_known_as_one_at_both_ends() -> None:

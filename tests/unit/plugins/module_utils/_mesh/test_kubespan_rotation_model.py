@@ -42,7 +42,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import contains, parse_network
 from ansible_collections.multicluster.network.plugins.module_utils._values.generations import WHOLE_MESH, is_bypass
-from test_rotation_model import HOSTS, KEYS as NUMBERS, SITE, Model, Node, State, key_text
+from test_rotation_model import HOSTS, KEYS as NUMBERS, SITE, Model, Node, State, after_step, copied, key_text
 
 MESH_ID, MARKED = "model", "marked"
 
@@ -141,15 +141,14 @@ class Kubespan(Model):
     def computed(self, host: str, node: Node, mesh: MeshPlan) -> Node:
         given = node_kubespan(mesh, host)
         assert given is not None
-        key, bypass_key, before = node.key, node.bypass_key, dict(node.peers)
-        if given.get("retired_key") == key_text(host, "device", key):
-            key = (key + 1) % NUMBERS
+        (key, next_key), bypass_key, before = after_step(host, node, given), None, dict(node.peers)
         names = {str(row["node_id"]): str(row["node"]) for row in given["affiliates"]}
         specs = Mesh(given["affiliates"]).specs("id-" + host).peers
         peers = {WHOLE_MESH: tuple(sorted((names[peer.node_id], peer.public_key) for peer in specs.values()))}
         for device in node_devices(mesh, host):
-            if bypass_key is None:
-                bypass_key = 0
+            if device.get("kept_only") and device["name"] not in before:
+                continue
+            bypass_key = copied(host, node, device)
             rows = {
                 row["node"].partition("/")[2]: row["public_key"]
                 for row in device["peers"]
@@ -161,11 +160,9 @@ class Kubespan(Model):
         rotation = given.get("rotation") or {}
         routes = {MARKED: tuple(rotation.get("addresses") or ())}
         if rotation:
-            assert rotation["device"] in peers
+            assert rotation["device"] in peers or not rotation["routes"]
             routes[rotation["device"]] = tuple(rotation["routes"])
-        if not any(map(is_bypass, peers)):
-            bypass_key = None
-        return Node(key, bypass_key, tuple(sorted(peers.items())), tuple(sorted(routes.items())))
+        return Node(key, next_key, bypass_key, tuple(sorted(peers.items())), tuple(sorted(routes.items())))
 
     def sends_by_bypass(self, node: Node, target: str) -> bool:
         """Whether all addresses of a peer go by the bypass device; some of them alone never do."""
@@ -229,7 +226,7 @@ def test_what_a_node_announces_is_valid_for_a_talos_machine_at_all_times() -> No
             known, nodes = dict(pairs), dict(state.nodes)
             renewing = state.run is not None and state.run.order == "renew"
             if known and not renewing:
-                numbers = {key_text(host, "device", number) for number in range(NUMBERS)}
+                numbers = {key_text(host, number) for number in range(NUMBERS)}
                 assert known[PUBLIC_KEY] in numbers
             assert {name for name in known if ".rotation." not in name} == {
                 name for name, value in encode(affiliate(host, "key")).items() if value
@@ -241,7 +238,8 @@ def clean(state: State) -> None:
     for host, pairs in state.published:
         assert not [name for name, _value in pairs if ".rotation." in name], host
     for _host, node in state.nodes:
-        assert node.bypass_key is None and not any(is_bypass(name) for name, _rows in (*node.peers, *node.routes))
+        assert node.bypass_key is None and node.next_key is None
+        assert not any(is_bypass(name) for name, _rows in (*node.peers, *node.routes))
 
 
 @pytest.mark.parametrize("changing", ["a", "c"])

@@ -152,7 +152,8 @@ def test_a_device_and_its_bypass_device_are_one_tunnel(one: str | None, two: str
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
-    for record in (Record(PREPARED, 52821, OLD, NEXT_A), Record(BACK, 1, None, None)):
+    generations = [Record(ASIDE, 52821, OLD, NEXT_A, preshared, former) for preshared in (0, 3) for former in (0, 2)]
+    for record in (Record(PREPARED, 52821, OLD, NEXT_A), Record(BACK, 1, None, None), *generations):
         names = keys_of("gcp")
         found = {names["state"]: record.state, **({names["key"]: record.key} if record.key else {})}
         assert read_record("gcp", found) == record
@@ -182,12 +183,15 @@ def test_without_a_rotation_the_plan_has_nothing_of_it() -> None:
     assert "either_way" not in node_devices(mesh, "aws-1")[0]
 
 
-def test_prepare_gives_every_node_a_bypass_device_with_keys_to_come() -> None:
+def test_prepare_gives_every_node_a_bypass_device_with_the_keys_that_are_known() -> None:
     mesh = planned(step=PREPARE, hosts=list(PLACES))
     bypass = device(mesh, "aws-1", "wg-rotate.gcp")
     assert (bypass["listen_port"], bypass["routes"], bypass["remote"]) == (52821, [], "gcp/next")
     assert [peer["endpoint"] for peer in bypass["peers"]] == ["10.22.22.27:52821", "10.22.22.28:52821"]
-    assert all("__pending__" in peer["public_key"] for peer in bypass["peers"])
+    assert [peer["public_key"] for peer in bypass["peers"]] == [KEYS["gcp-1"], KEYS["gcp-2"]]
+    assert bypass["copied_key"] == KEYS["aws-1"]
+    main = device(mesh, "aws-1", "wireguard.gcp")
+    assert bypass["copied_from"] == main["private_key_file"] and main["next_key_for"] == KEYS["aws-1"]
     own = mesh.nodes["aws-1"].annotations
     assert own[keys_of("gcp")["state"]] == f"prepared 52821 {KEYS['aws-1']}"
 
@@ -235,7 +239,7 @@ def test_bypass_devices_that_go_keep_nobody_alive() -> None:
 
 def test_two_nodes_with_one_key_have_neither() -> None:
     records = rotating(ASIDE)
-    records["gcp-2"] = records["gcp-2"]._replace(key=NEXT_B)
+    records["gcp-2"] = records["gcp-2"]._replace(retired=KEYS["gcp-1"])
     mesh = planned(records)
     assert device(mesh, "aws-1", "wg-rotate.gcp")["peers"] == []
     assert device(mesh, "aws-1", "wg-rotate.gcp")["routes"] == []
@@ -406,7 +410,7 @@ def test_a_neighbour_of_an_upstream_program_is_named_and_may_be_accepted() -> No
 def test_a_step_waits_for_the_tunnels_that_it_needs() -> None:
     everyone = list(PLACES)
     rows, quiet = checks.awaited(planned(rotating(PREPARED), GO_ASIDE, everyone), "aws-1")
-    assert (rows, quiet) == ([{"device": "wg-rotate.gcp", "peers": [NEXT_B, OTHER]}], False)
+    assert (rows, quiet) == ([{"device": "wg-rotate.gcp", "peers": [KEYS["gcp-1"], KEYS["gcp-2"]]}], False)
     rows, quiet = checks.awaited(planned(rotating(ASIDE), GO_BACK, everyone), "aws-1")
     assert (rows, quiet) == ([{"device": "wireguard.gcp", "peers": [KEYS["gcp-1"], KEYS["gcp-2"]]}], False)
     rows, quiet = checks.awaited(planned(rotating(BACK), DONE, everyone), "aws-1")
@@ -431,7 +435,9 @@ def test_a_node_that_was_lost_ends_the_run_by_its_name() -> None:
 
 def test_what_did_not_come_is_named_with_the_port_to_open() -> None:
     mesh = planned(rotating(PREPARED))
-    missing = [{"device": "wg-rotate.gcp", "public_key": OTHER, "endpoint": "10.22.22.28:52821", "listen_port": 52821}]
+    missing = [
+        {"device": "wg-rotate.gcp", "public_key": KEYS["gcp-2"], "endpoint": "10.22.22.28:52821", "listen_port": 52821}
+    ]
     text = checks.missing_text(mesh, "aws-1", missing, [])
     assert "no handshake by wg-rotate.gcp with gcp/gcp-2 (10.22.22.28:52821, from UDP port 52821)" in text
     assert "[still_used]" in checks.missing_text(mesh, "aws-1", [], ["wg-rotate.gcp"])
@@ -439,15 +445,92 @@ def test_what_did_not_come_is_named_with_the_port_to_open() -> None:
 
 def test_verify_and_status_know_the_peers_of_bypass_devices() -> None:
     names = mesh_verdict.peer_names(planned(rotating(ASIDE)), "aws-1")
-    assert names["wg-rotate.gcp", NEXT_B] == "gcp/gcp-1" and names["wireguard.gcp", KEYS["gcp-1"]] == "gcp/gcp-1"
-    prepared = planned(step=PREPARE, hosts=list(PLACES))
-    assert [key for key in mesh_verdict.peer_names(prepared, "aws-1") if key[0] == "wg-rotate.gcp"] == []
+    assert names["wg-rotate.gcp", KEYS["gcp-1"]] == names["wireguard.gcp", KEYS["gcp-1"]] == "gcp/gcp-1"
     rows = [{"host": host, "rotation": {"gcp": ASIDE}} for host in ("a", "b")]
     assert screen._rotations({"nodes": rows}) == ["keys are being rotated (2 nodes aside); rotate_keys ends it"]
     assert screen._rotations({"nodes": [{"host": "a"}]}) == []
 
 
-def test_a_key_to_come_is_no_peer_of_a_tunnel_that_is_waited_for() -> None:
-    mesh = planned({"aws-1": rotating(PREPARED)["aws-1"], "gcp-1": Record(PREPARED, 52821, KEYS["gcp-1"])}, GO_ASIDE)
-    rows, _quiet = checks.awaited(mesh, "aws-1")
-    assert rows == [{"device": "wg-rotate.gcp", "peers": []}]
+# --- the next keys ---------------------------------------------------------------------------------------------------
+
+
+def keys_of_peers(mesh: MeshPlan, host: str = "aws-1", name: str = "wireguard.gcp") -> list[t.Any]:
+    return [row["public_key"] for row in device(mesh, host, name)["peers"]]
+
+
+def test_the_step_that_renews_keys_brings_those_of_the_peers_along() -> None:
+    everyone = list(PLACES)
+    mesh = planned(rotating(ASIDE), RENEW, everyone)
+    assert keys_of_peers(mesh) == [NEXT_B, OTHER] and keys_of_peers(mesh, "gcp-2", "wireguard.aws") == [NEXT_A]
+    assert keys_of_peers(mesh, name="wg-rotate.gcp") == [KEYS["gcp-1"], KEYS["gcp-2"]]
+    assert keys_of_peers(planned(rotating(ASIDE), NO_STEP, everyone)) == [KEYS["gcp-1"], KEYS["gcp-2"]]
+    some = rotating(ASIDE)
+    some["gcp-2"] = some["gcp-2"]._replace(retired=None, key=None)  # it keeps its key
+    assert keys_of_peers(planned(some, RENEW, ["aws-1", "gcp-1"])) == [NEXT_B, KEYS["gcp-2"]]
+
+
+def test_a_peer_keeps_a_key_that_may_not_change_yet() -> None:
+    joined = rotating(ASIDE)
+    del joined["aws-1"]  # it sends by the devices of both
+    assert keys_of_peers(planned(joined, RENEW)) == [KEYS["gcp-1"], KEYS["gcp-2"]]
+    missing = rotating(ASIDE)
+    missing["gcp-1"] = missing["gcp-1"]._replace(key=None)
+    assert keys_of_peers(planned(missing, RENEW)) == [KEYS["gcp-1"], OTHER]
+
+
+@pytest.mark.parametrize("claimed", [encode_key(bytes(32)), OTHER, KEYS["gcp-2"], KEYS["gcp-1"]])
+def test_a_next_key_that_is_weak_or_of_another_node_is_no_peers_key(claimed: str) -> None:
+    """A record is what its Node claims: its key takes nothing from another node."""
+    records = rotating(ASIDE)
+    records["gcp-1"] = records["gcp-1"]._replace(key=claimed)
+    found = keys_of_peers(planned(records, RENEW))
+    assert found[0] == KEYS["gcp-1"] and found[1] in (OTHER, KEYS["gcp-2"])
+
+
+def test_a_next_key_is_made_alongside_once_and_replaces_the_one_that_it_is_for() -> None:
+    following = {"state": "absent", "public_key": None, "mode": None, "message": None}
+    plan = plan_device(wish(next_key_for=OLD), {**actual(OLD), "next_key": following})
+    assert plan.work["make_next_key"] and plan.key_files("/k") == ["/k.next"]
+    assert [(row.kind, row.id, row.action) for row in plan.changes] == [("key", "/k.next", "create")]
+    there = {"state": "key", "public_key": NEXT_A, "mode": "0600", "message": None}
+    assert not plan_device(wish(next_key_for=OLD), {**actual(OLD), "next_key": there}).changed
+    assert not plan_device(wish(next_key_for=OLD), {**actual(NEXT_B), "next_key": following}).changed
+    renewed = plan_device(wish(next_key_for=OLD, retired_key=OLD), {**actual(OLD), "next_key": there})
+    assert renewed.work["renew_key"] and renewed.device and renewed.device["public_key"] == NEXT_A
+    assert renewed.key_files("/k") == ["/k", "/k.next"]
+    broken = {"state": "unusable", "public_key": None, "mode": "0600", "message": "it is no key"}
+    refused = plan_device(wish(next_key_for=OLD), {**actual(OLD), "next_key": broken})
+    assert [row.reason for row in refused.refused] == ["bad_private_key"]
+
+
+def of_source(key: str | None) -> dict[str, t.Any]:
+    return {"state": "key" if key else "absent", "public_key": key, "mode": "0600", "message": None}
+
+
+@pytest.mark.parametrize(
+    "own, source, expected, work, refused",
+    [
+        (None, OLD, OLD, "copy_key", ""),
+        (OLD, NEXT_A, OLD, "", ""),  # the device has its next key by now
+        (NEXT_B, OLD, OLD, "copy_key", ""),
+        (None, None, None, "copy_key", ""),  # the device is made in the same run
+        (OLD, NEXT_A, None, "copy_key", ""),
+        (None, NEXT_A, OLD, "", "key_differs"),
+        (None, None, OLD, "", "key_differs"),
+    ],
+)
+def test_a_bypass_device_has_a_copy_of_the_key_that_its_node_publishes(
+    own: str | None, source: str | None, expected: str | None, work: str, refused: str
+) -> None:
+    live = {**actual(own), "key": of_source(own), "copied": of_source(source)}
+    plan = plan_device(wish(name="wg-rotate.gcp", copied_from="/m", copied_key=expected), live)
+    assert [name for name in ("copy_key", "make_key") if plan.work.get(name)] == ([work] if work else [])
+    assert [row.reason for row in plan.refused] == ([refused] if refused else [])
+
+
+def test_a_bypass_device_that_is_about_to_go_is_not_made_again() -> None:
+    assert device(planned(rotating(BACK)), "aws-1", "wg-rotate.gcp")["kept_only"]
+    assert "kept_only" not in device(planned(rotating(ASIDE)), "aws-1", "wg-rotate.gcp")
+    assert "next_key_for" not in device(planned(rotating(BACK)), "aws-1", "wireguard.gcp")
+    spec = parse_node({"fabric": "demo", "devices": [bypass_row(kept_only=True)]})
+    assert spec.devices[0].kept_only and not state_to_keep(spec, None).devices[0].to_json().get("kept_only")

@@ -48,15 +48,19 @@ HOSTS = {
     "b": ("gcp", "10.4.1.0/24", "10.22.22.27"),
     "c": ("gcp", "10.4.2.0/24", "10.22.22.28"),
 }
-#: How many keys of one kind a node makes one after the other; then the first comes again.
+#: How many keys a node makes one after the other; then the first comes again.
 KEYS = 3
 SITE = "site"
 
 
 class Node(t.NamedTuple):
-    """What a node has. ``peers`` and ``routes``: {device: ...} as sorted pairs; a bypass device is there while it has an entry in ``peers``."""
+    """What a node has: the number of its key, of the one that is to replace it, and of that of its bypass device, which is one that the device had.
+
+    ``peers`` and ``routes``: {device: ...} as sorted pairs; a bypass device is there while it has an entry in ``peers``.
+    """
 
     key: int = 0
+    next_key: int | None = None
     bypass_key: int | None = None
     peers: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     routes: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -83,8 +87,24 @@ class State(t.NamedTuple):
     run: Run | None = None
 
 
-def key_text(host: str, kind: str, number: int) -> str:
-    return encode_key(hashlib.sha256(f"{host} {kind} {number}".encode()).digest())
+def key_text(host: str, number: int) -> str:
+    return encode_key(hashlib.sha256(f"{host} {number}".encode()).digest())
+
+
+def after_step(host: str, node: Node, given: t.Mapping[str, t.Any]) -> tuple[int, int | None]:
+    """(key, next key) of a node's device. given: what the plan has of it."""
+    own, following = key_text(host, node.key), (node.key + 1) % KEYS if node.next_key is None else node.next_key
+    if given.get("retired_key") == own:
+        return following, None
+    return node.key, following if given.get("next_key_for") == own else None
+
+
+def copied(host: str, node: Node, device: t.Mapping[str, t.Any]) -> int:
+    """The key of a bypass device. A device that could not have the key of its plan would be refused, which no order of steps may come to."""
+    for number in (node.bypass_key, node.key):
+        if number is not None and device["copied_key"] in (None, key_text(host, number)):
+            return number
+    raise AssertionError(f"{host} has no key {device['copied_key']}")
 
 
 @functools.cache
@@ -158,33 +178,30 @@ class Model:
 
     def keys(self, host: str, node: Node) -> tuple[tuple[str, str], ...]:
         """What node_dataplane reports as public_keys."""
-        found = [(self.remote(host), key_text(host, "device", node.key))]
-        if node.bypass_key is not None:
-            found.append((self.remote(host) + "/next", key_text(host, "bypass", node.bypass_key)))
+        found = [(self.remote(host), key_text(host, node.key))]
+        if node.next_key is not None:
+            found.append((self.remote(host) + "/next", key_text(host, node.next_key)))
         return tuple(found)
 
     def applied(self, host: str, node: Node, mesh: MeshPlan) -> Node:
         """The node after node_dataplane. A peer with a key to come is left for the next call, and nothing is purged meanwhile."""
-        key, bypass_key, before = node.key, node.bypass_key, dict(node.peers)
+        key, next_key, bypass_key, before = node.key, node.next_key, None, dict(node.peers)
         peers: dict[str, tuple[tuple[str, str], ...]] = {}
         routes: dict[str, tuple[str, ...]] = {}
         for device in node_devices(mesh, host):
             name = device["name"]
-            if device.get("retired_key") == key_text(host, "device", key):
-                key = (key + 1) % KEYS
-            if is_bypass(name) and bypass_key is None:
-                bypass_key = (dict(self.made).get(host, -1) + 1) % KEYS
+            if device.get("kept_only") and name not in before:
+                continue
+            if is_bypass(name):
+                bypass_key = copied(host, node, device)
+            else:
+                key, next_key = after_step(host, node, device)
             known = {row["node"]: row["public_key"] for row in device["peers"] if isinstance(row["public_key"], str)}
             if len(known) < len(device["peers"]):
                 known = {**dict(before.get(name, ())), **known}
             peers[name] = tuple(sorted(known.items()))
             routes[name] = tuple(device["routes"])
-        if not any(map(is_bypass, peers)):
-            bypass_key = None
-        return Node(key, bypass_key, tuple(sorted(peers.items())), tuple(sorted(routes.items())))
-
-    #: The number of the bypass key that each host made last is not followed: a key that comes again is one more thing that may go wrong.
-    made: tuple[tuple[str, int], ...] = ()
+        return Node(key, next_key, bypass_key, tuple(sorted(peers.items())), tuple(sorted(routes.items())))
 
     #: The generation of preshared keys that the inventory asks for.
     preshared = 0
@@ -199,8 +216,7 @@ class Model:
         """Whether one node has the other's key."""
         number = nodes[other].bypass_key if bypass else nodes[other].key
         rows = [row for name, peers in nodes[own].peers if is_bypass(name) == bypass for row in peers]
-        kind = "bypass" if bypass else "device"
-        return number is not None and dict(rows).get(other) == key_text(other, kind, number)
+        return number is not None and dict(rows).get(other) == key_text(other, number)
 
     def sends_by_bypass(self, node: Node, target: str) -> bool:
         """By the longest route."""
@@ -385,6 +401,13 @@ def test_the_next_run_ends_a_rotation_from_wherever_one_stopped() -> None:
         assert all(now.key != before.key for (_h, now), (_i, before) in zip(ended.nodes, state.nodes))
 
 
+def test_a_rotation_calls_each_node_once_a_step() -> None:
+    """What a rotation costs is what its calls cost."""
+    run = [state.run for state in PAIR.undisturbed(PAIR.start(), FINISHED) if state.run is not None]
+    assert {found.stage for found in run} == {"apply", "publish"}
+    assert {found.order for found in run} == set(STEPS)
+
+
 def test_an_abandoned_rotation_leaves_nothing_and_makes_no_key() -> None:
     for state in states():
         if state.run is not None:
@@ -401,7 +424,8 @@ def clean(state: State) -> None:
             key_of(PAIR.remote(host), what) for what in ("pubKey", "endpoint")
         )
     for _host, node in state.nodes:
-        assert node.bypass_key is None and not any(is_bypass(name) for name, _rows in (*node.peers, *node.routes))
+        assert node.bypass_key is None and node.next_key is None
+        assert not any(is_bypass(name) for name, _rows in (*node.peers, *node.routes))
 
 
 @pytest.mark.parametrize("hosts, changing", [("abc", "a"), ("abc", "b")])
