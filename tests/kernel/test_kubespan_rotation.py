@@ -30,6 +30,7 @@ from ansible_collections.multicluster.network.plugins.plugin_utils import node_p
 from conftest import SLOW
 from test_rotation import FILTERS, PODS, UNDERLAY, Pair, steady_rate
 
+FOLDER = "/var/lib/multicluster-network/pair"
 MESH_ID = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="
 ULA = {"a": "fd7a:6197:edb7:2302:5054:ff:feaa:1", "b": "fd7a:6197:edb7:2302:5054:ff:feaa:2"}
 #: Without a change of any kind every packet between the addresses of a kind goes through the tunnel.
@@ -199,3 +200,28 @@ def test_a_node_that_boots_on_the_way_has_its_bypass_device_again_and_the_rotati
     for step in (RENEW, GO_BACK, DONE):
         pair.step(step)
     assert pair.key("a") != old and pair.device("a") == ["kubespan"]
+
+
+def test_a_renewed_key_that_nobody_confirms_is_taken_back_with_the_next_one(pair, wait_for):
+    for step in (PREPARE, GO_ASIDE):
+        pair.step(step)
+    files = ("sh", "-c", f"cd {FOLDER} && sha256sum *.key *.key.next")
+    before = pair.seen("a"), pair.nodes["a"].run(*files)
+    wish = {"fabric": "pair", "node": "a", **pair.wish("a", pair.plan(RENEW)), "rollback_seconds": 2}
+    old = pair.key("a")
+    assert "transaction" in pair.nodes["a"].flow("dataplane", wish, False)
+    assert wait_for(lambda: pair.key("a") == old and (pair.seen("a"), pair.nodes["a"].run(*files)) == before, 60)
+    for step in (RENEW, GO_BACK, DONE):
+        pair.step(step)
+    assert pair.key("a") != old
+
+
+def test_a_node_that_leaves_on_the_way_keeps_its_own_key_alone(pair):
+    for remove, left in ((False, ["kubespan-identity.json", "kubespan.key"]), (True, [])):
+        pair.step(NO_STEP)
+        pair.step(PREPARE)
+        assert "kubespan.key.next" in pair.nodes["a"].run("ls", FOLDER)
+        wish = {"fabric": "pair", "node": "a", "devices": [], "remove_keys": remove, "max_deletes": -1}
+        pair.nodes["a"].flow("dataplane", wish, False)
+        shown = pair.nodes["a"].run("sh", "-c", f"ls {FOLDER} || true").split()
+        assert shown == left and pair.device("a") == []

@@ -49,6 +49,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "scenario")
 
 from counted_traffic import REACHED, counted_traffic, packets_first, processes_alongside, wireguard_go
 
+FOLDER = "/var/lib/semaphore-wireguard"
 UNDERLAY = {"a": "10.66.23.31", "b": "10.66.23.32"}
 PODS = {"a": "10.2.1.1", "b": "10.4.1.1"}
 CLUSTER = {"a": "aws", "b": "gcp"}
@@ -220,7 +221,7 @@ def test_new_keys_lose_no_packet_and_break_no_stream(pair):
         (remote,) = pair.keys[host]
         assert pair.keys[host][remote] != before[host][remote]
         assert pair.device(host) == ["wireguard." + remote]
-        assert "wg-rotate" not in pair.nodes[host].run("ls", "/var/lib/semaphore-wireguard")
+        assert pair.nodes[host].run("ls", FOLDER).split() == [f"wireguard.{remote}.key"]
         assert all(".rotation." not in name for name in pair.annotations[host])
         state = pair.nodes[host].run("cat", "/var/lib/multicluster-network/pair/dataplane.json")
         assert "wg-rotate" not in state
@@ -249,6 +250,19 @@ def test_a_boot_brings_back_what_the_node_had_after_each_step(pair):
         assert pair.seen("a") == before, step
         result = pair.apply("a", pair.plan(NO_STEP, pair.keys))
         assert not result["changed"], (step, result["diff"])
+
+
+@pytest.mark.parametrize("pair", ["strict"], indirect=True)
+def test_a_node_that_leaves_on_the_way_keeps_its_own_key_alone(pair):
+    for remove, left in ((False, ["wireguard.gcp.key"]), (True, [])):
+        pair.step(NO_STEP)
+        pair.step(PREPARE)
+        files = pair.nodes["a"].run("ls", FOLDER).split()
+        assert files == ["wg-rotate.gcp.key", "wireguard.gcp.key", "wireguard.gcp.key.next"]
+        wish = {"fabric": "pair", "node": "a", "devices": [], "remove_keys": remove, "max_deletes": -1}
+        pair.nodes["a"].flow("dataplane", wish, False)
+        shown = pair.nodes["a"].run("sh", "-c", f"ls {FOLDER} || true").split()
+        assert shown == left and pair.device("a") == []
 
 
 @contextlib.contextmanager

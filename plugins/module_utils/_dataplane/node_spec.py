@@ -299,7 +299,7 @@ def parse_node(raw: Raw) -> NodeSpec:
     devices = tuple(parse_node_device(row, fabric, adopt) for row in raw.get("devices") or ())
     if keys:
         known = {path: fingerprint(key) for path, key in keys.items()}
-        devices = tuple(_with_fingerprints(device, known) for device in devices)
+        devices = tuple(with_known_secrets(device, known) for device in devices)
     return NodeSpec(
         fabric=fabric,
         devices=devices,
@@ -329,7 +329,8 @@ def _parse_preshared_keys(given: t.Mapping[t.Any, t.Any]) -> dict[str, str]:
     return dict(given)
 
 
-def _with_fingerprints(device: NodeDevice, known: t.Mapping[str, str]) -> NodeDevice:
+def with_known_secrets(device: NodeDevice, known: t.Mapping[str, str]) -> NodeDevice:
+    """A device with peers of which the files of preshared keys are written in the same run. known: {file: fingerprint}."""
     contested = tuple(
         row._replace(peer=with_fingerprints([row.peer], known)[0]) if row.peer.preshared else row
         for row in device.contested

@@ -22,6 +22,7 @@ from ..._dataplane.node_spec import (
     spec_of_state,
     state_to_keep,
     with_kept_ways,
+    with_known_secrets,
     with_unread_devices,
 )
 from ..._linux.errors import LinuxError
@@ -240,6 +241,11 @@ class NodeDataplane:
 
             self.spec = spec = spec._replace(tables=tables.resolved(spec.tables, previous))
         yield guard.Folders(spec)
+        if spec.kubespan and not spec.kubespan.get("state"):
+            # its secret comes before the bypass device, which has peers with it
+            yield from self._identity_part(spec.kubespan)
+            secrets = self.identity.fingerprints if self.identity is not None else {}
+            self.spec = spec = spec._replace(devices=tuple(with_known_secrets(row, secrets) for row in spec.devices))
         if spec.preshared_keys:
             yield parts.PresharedFiles(spec.preshared_keys)
         self.devices = parts.Devices(spec, previous)
@@ -339,19 +345,25 @@ class NodeDataplane:
         before = self.previous.kubespan if self.previous else None
         return bool(self.spec.kubespan or before or others or persistence.has_kubespan_files(self.spec.fabric))
 
+    def _identity_part(self, given: t.Mapping[str, t.Any]) -> t.Iterator[parts.Part]:
+        """Who the node is in a KubeSpan mesh."""
+        from .kubespan import node as kubespan_node
+
+        before = self.previous.kubespan if self.previous else None
+        self.identity = kubespan_node.KubespanNode(self.spec.fabric, given, before)
+        yield self.identity
+
     def _kubespan_parts(self, others: t.Collection[str], leaving: t.Collection[str]) -> t.Iterator[parts.Part]:
         if not self._has_kubespan(others):
             return
         # A module comes as source text, every time: what a node has nothing to do with is not compiled there.
-        from .kubespan import dataplane as kubespan, node as kubespan_node
+        from .kubespan import dataplane as kubespan
 
         spec, given = self.spec, self.spec.kubespan
         before = self.previous.kubespan if self.previous else None
         if given and given.get("state"):
             self.kubespan = kubespan.KubespanDataplane(spec.fabric, given["state"])
-        elif given:
-            self.identity = kubespan_node.KubespanNode(spec.fabric, given, before)
-            yield self.identity
+        elif given and self.identity is not None:
             turned_away = given.get("turned_away") or ""
             self.kubespan = kubespan.KubespanDataplane(
                 spec.fabric,

@@ -23,7 +23,7 @@ from ...._mesh.kubespan.generations import Generation, Layout, generation, make_
 from ...._mesh.kubespan.identity import choose_mac, make_node_id, mesh_address, mesh_subnet
 from ...._mesh.kubespan.peers import Mesh, Peer, peers_of
 from ...._plan.plan import Pending, Plan
-from ...._values.generations import BYPASS_DEVICES
+from ...._values.generations import BYPASS_DEVICES, next_key_file
 from ...._values.keys import fingerprint
 from ...._values.prefix_sets import address_text
 from ...._values.refused import ValueRefused
@@ -52,10 +52,11 @@ def key_path(fabric: str) -> str:
 
 
 def leftovers(fabric: str, previous: t.Mapping[str, t.Any] | None, remove_keys: bool) -> list[str]:
-    """Files of a node that leaves: the mesh's secret always, its own key and name only where that is asked for."""
-    paths = [secret_path(fabric), persistence.folder(fabric) + "/kubespan-members.json"]
+    """Files of a node that leaves: the mesh's secret and a next key always, its own key and name only where that is asked for."""
+    key_file = (previous or {}).get("private_key_file") or key_path(fabric)
+    paths = [secret_path(fabric), persistence.folder(fabric) + "/kubespan-members.json", next_key_file(key_file)]
     if remove_keys:
-        paths += [identity_path(fabric), (previous or {}).get("private_key_file") or key_path(fabric)]
+        paths += [identity_path(fabric), key_file]
     return paths
 
 
