@@ -12,7 +12,7 @@ from .._values.generations import HOST_ADDRESS, next_key_file
 from .._values.prefix_sets import PrefixSet
 from .constants import is_our_alias
 from .device_spec import Device
-from .key_plan import ERROR, GENERATE, key_action
+from .key_plan import ERROR, GENERATE, USE, key_action
 from .peer_plan import plan_peers
 from .peer_spec import Dump, Key, LivePeer, PeerStep, settle_peers
 
@@ -142,11 +142,7 @@ def _plan_key(plan: DevicePlan, desired: Device, actual: t.Mapping[str, t.Any]) 
         return key
     if desired.next_key_for is not None and before["public_key"] == desired.next_key_for:
         following_file = next_key_file(path)
-        if key_action(following["state"]) == ERROR:
-            plan.refuse(
-                desired.name, "bad_private_key", f"{following_file}: {following['message']}; it is never overwritten"
-            )
-        elif key_action(following["state"]) == GENERATE:
+        if key_action(following["state"]) != USE:  # nobody has it yet, so one that holds no key is replaced
             pending = Pending(f"next public key of {desired.name}")
             plan.create("key", following_file, {"mode": "0600", "public_key": pending})
             plan.work["make_next_key"] = True
@@ -165,6 +161,10 @@ def _plan_copy(plan: DevicePlan, desired: Device, actual: t.Mapping[str, t.Any],
             return before["public_key"]
         if source["state"] == "absent" and expected is None:
             key = Pending(f"public key of {desired.name}")  # that of the other device, which is made first
+        elif actual["wireguard"].public_key == expected:
+            text = "{0} is not the file of the key that {1} has, and no other file has it; end the rotation of keys before this node boots"
+            plan.warnings.append(text.format(desired.private_key_file, desired.name))
+            return expected
         else:
             text = (
                 "{0} has another key than the Node publishes ({1}), and {2} needs that one; run site, then this again"

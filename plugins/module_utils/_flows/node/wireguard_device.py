@@ -78,7 +78,7 @@ def apply(
         KeyFile(path).copy(KeyFile(desired.copied_from))
         stats.add("file_writes")
     if work.get("make_next_key"):
-        KeyFile(next_key_file(path)).ensure()
+        KeyFile(next_key_file(path)).write_anew()
         stats.add("file_writes")
     if work.get("renew_key"):
         KeyFile(path).succeed(KeyFile(next_key_file(path)))

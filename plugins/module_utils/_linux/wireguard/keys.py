@@ -141,6 +141,10 @@ class KeyFile:
         """Put a new key in place of the old one in one step, return the new public key."""
         if self.state()["state"] == "unusable":
             raise LinuxError("rotate", self.path, "what is there is no key, and it is never overwritten")
+        return self.write_anew()
+
+    def write_anew(self) -> str:
+        """Put a new key in place of whatever the file holds, return the new public key. Raises LinuxError."""
         return self._write(replace=True)
 
     def copy(self, source: KeyFile) -> str:

@@ -499,8 +499,8 @@ def test_a_next_key_is_made_alongside_once_and_replaces_the_one_that_it_is_for()
     assert renewed.work["renew_key"] and renewed.device and renewed.device["public_key"] == NEXT_A
     assert renewed.key_files("/k") == ["/k", "/k.next"]
     broken = {"state": "unusable", "public_key": None, "mode": "0600", "message": "it is no key"}
-    refused = plan_device(wish(next_key_for=OLD), {**actual(OLD), "next_key": broken})
-    assert [row.reason for row in refused.refused] == ["bad_private_key"]
+    replaced = plan_device(wish(next_key_for=OLD), {**actual(OLD), "next_key": broken})
+    assert replaced.work["make_next_key"] and not replaced.refused
 
 
 def of_source(key: str | None) -> dict[str, t.Any]:
@@ -526,6 +526,13 @@ def test_a_bypass_device_has_a_copy_of_the_key_that_its_node_publishes(
     plan = plan_device(wish(name="wg-rotate.gcp", copied_from="/m", copied_key=expected), live)
     assert [name for name in ("copy_key", "make_key") if plan.work.get(name)] == ([work] if work else [])
     assert [row.reason for row in plan.refused] == ([refused] if refused else [])
+
+
+def test_a_bypass_device_that_has_its_key_without_a_file_carries_packets_as_before() -> None:
+    """The file is lost, and the device has its next key by now: taking the routes into the bypass device away would cut the pairs."""
+    live = {**actual(OLD), "key": of_source(None), "copied": of_source(NEXT_A)}
+    plan = plan_device(wish(name="wg-rotate.gcp", copied_from="/m", copied_key=OLD), live)
+    assert not plan.changed and not plan.refused and "before this node boots" in plan.warnings[0]
 
 
 def test_a_bypass_device_that_is_about_to_go_is_not_made_again() -> None:
