@@ -98,7 +98,9 @@ def pair_fixture(request, two_nodes, implementation, tmp_path, wait_for):
     return pair
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind == "pods" else pytest.param(kind, marks=pytest.mark.takes_long) for kind in KINDS]
+)
 def test_new_keys_of_a_kubespan_mesh_lose_no_packet_and_break_no_stream(pair, kind):
     pair.places = KINDS[kind]
     rate, before = steady_rate(pair), {host: pair.key(host) for host in "ab"}
