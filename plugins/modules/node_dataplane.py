@@ -211,6 +211,10 @@ options:
       copied_key:
         description: The public key of that file. Where it has another one, the device is refused as C(key_differs).
         type: str
+      keep_peers:
+        description: Whether no peer of the device is removed, as where two nodes claim one key while keys are rotated.
+        type: bool
+        default: false
       kept_only:
         description: Whether the device is about to go, so that it stays where it is there and is not made where it is not.
         type: bool
@@ -777,6 +781,7 @@ DEVICE = {
     "next_key_for": {"type": "str", "no_log": False},
     "copied_from": {"type": "path", "no_log": False},
     "copied_key": {"type": "str", "no_log": False},
+    "keep_peers": {"type": "bool", "default": False},
     "kept_only": {"type": "bool", "default": False},
     "either_way": {"type": "bool", "default": False},
     "fwmark": {"type": "int", "default": 0},

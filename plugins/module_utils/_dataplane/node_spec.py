@@ -154,7 +154,7 @@ def parse_node_device(raw: Raw, fabric: str, adopt: bool = False) -> NodeDevice:
             generate_key=True,
             flush_ipv4=True,
             peers=raw.get("peers") or () if known else None,
-            purge_peers=known,
+            purge_peers=known and not raw.get("keep_peers"),
         )
     )
     contested, device = _parse_contested(device, raw.get("contested") or ())

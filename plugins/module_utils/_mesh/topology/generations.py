@@ -161,7 +161,7 @@ def _devices(mesh: MeshPlan, host: str) -> list[Data]:
     if not node.rotation:
         return devices
     peers = mesh.clusters[node.cluster].rotation
-    managed = {(other.cluster, other.node_name) for other in mesh.nodes.values() if other.publishable}
+    managed = {(other.cluster, other.node_name): other for other in mesh.nodes.values() if other.publishable}
     found: list[Data] = []
     for device in devices:
         row = node.rotation.get(device["remote"])
@@ -174,6 +174,11 @@ def _devices(mesh: MeshPlan, host: str) -> list[Data]:
         users = {row["node"] for row in device["peers"] if (device["remote"], row["node"]) in managed}
         if mesh.rotation_step == RENEW and own.retired and _unused(own, rows, users):
             main["retired_key"] = own.retired
+        rotated = {
+            seat[1] for seat, other in managed.items() if seat[0] == device["remote"] and node.cluster in other.rotation
+        }
+        if not rotated.issubset(row["node"] for row in rows):
+            bypass["keep_peers"] = True
         found += [main, bypass]
     return found
 
@@ -382,7 +387,7 @@ def _peers(
     """The peers of the bypass devices of one cluster towards another: peers of the devices, as far as their nodes have a record, at the port of that.
 
     All that a record adds is a port and the key that the device had. Ranges and address are those of the claim, which was checked. A key that two nodes
-    claim is neither's.
+    claim is neither's, and a bypass device that has it already keeps it (``keep_peers``), so that no claim of a node takes packets from another one.
     """
     rows = []
     for peer in mesh.clusters[local].remotes[remote].peers:

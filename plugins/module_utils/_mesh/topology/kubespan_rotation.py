@@ -73,6 +73,8 @@ def devices(mesh: MeshPlan, host: str) -> list[Data]:
         return []
     name = bypass_of_mesh(mesh.fabric)
     left_out = ("phase", "address")
+    peers = _peers(mesh, host)
+    rotated = {seat for seat, other in managed(mesh).items() if other != host and mesh.nodes[other].rotation}
     return [
         {
             "name": name,
@@ -84,9 +86,8 @@ def devices(mesh: MeshPlan, host: str) -> list[Data]:
             **({"kept_only": True} if row["phase"] == BACK else {}),
             "either_way": True,
             "routes": [],
-            "peers": [
-                {field: value for field, value in peer.items() if field not in left_out} for peer in _peers(mesh, host)
-            ],
+            "peers": [{field: value for field, value in peer.items() if field not in left_out} for peer in peers],
+            **({} if rotated.issubset(peer["node"] for peer in peers) else {"keep_peers": True}),
         }
     ]
 

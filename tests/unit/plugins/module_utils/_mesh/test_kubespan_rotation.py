@@ -61,14 +61,15 @@ OTHER = {host: encode_key(bytes([number]) * 32) for number, host in enumerate(("
 def planned(
     phases: t.Mapping[str, str] | None = None, step: str = NO_STEP, hosts: t.Sequence[str] = (), **more: t.Any
 ) -> MeshPlan:
-    """phases: {host: phase} of those with a record. more: ``unread``, a cluster; ``without``, hosts; ``registries``."""
+    """phases: {host: phase} of those with a record. more: ``retired``, {host: key}; ``unread``, a cluster; ``without``, hosts; ``registries``."""
     phases = phases or {}
     found = listings(**more.get("changes", {}))
     for rows in found.values():
         for row in rows["nodes"]:
             host = row["metadata"]["name"]
             if host in phases:
-                row["metadata"]["annotations"].update({STATE: f"{phases[host]} 52820 {KEYS[host]}", KEY: OTHER[host]})
+                retired = more.get("retired", {}).get(host, KEYS[host])
+                row["metadata"]["annotations"].update({STATE: f"{phases[host]} 52820 {retired}", KEY: OTHER[host]})
     if more.get("unread"):
         found[more["unread"]] = {"error": {"reason": "unreachable", "message": "no answer"}}
     made = fabric()
@@ -135,6 +136,14 @@ def test_a_key_is_renewed_only_while_nobody_sends_by_the_device() -> None:
     joined = everywhere(ASIDE)
     del joined["g1"]  # it is new in the mesh
     assert "retired_key" not in given(planned(joined, RENEW), "a1")
+
+
+def test_a_key_that_a_node_claims_of_another_takes_no_peer_from_a_bypass_device() -> None:
+    mesh = planned(everywhere(ASIDE), retired={"a2": KEYS["g1"]})
+    (device,) = node_devices(mesh, "a1")
+    assert device["peers"] == [] and device["keep_peers"]
+    (own,) = node_devices(planned(everywhere(ASIDE)), "a1")
+    assert len(own["peers"]) == 2 and "keep_peers" not in own
 
 
 def test_the_step_that_renews_keys_brings_those_of_all_nodes_along() -> None:

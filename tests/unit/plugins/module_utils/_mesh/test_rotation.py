@@ -241,8 +241,11 @@ def test_two_nodes_with_one_key_have_neither() -> None:
     records = rotating(ASIDE)
     records["gcp-2"] = records["gcp-2"]._replace(retired=KEYS["gcp-1"])
     mesh = planned(records)
-    assert device(mesh, "aws-1", "wg-rotate.gcp")["peers"] == []
-    assert device(mesh, "aws-1", "wg-rotate.gcp")["routes"] == []
+    bypass = device(mesh, "aws-1", "wg-rotate.gcp")
+    assert bypass["peers"] == bypass["routes"] == []
+    # what the device has already goes on: a claim of one node takes no packets from another
+    assert bypass["keep_peers"] and not parse_node_device(bypass, "demo").wireguard.purge_peers
+    assert "keep_peers" not in device(planned(rotating(ASIDE)), "aws-1", "wg-rotate.gcp")
 
 
 def test_done_takes_the_records_away() -> None:
