@@ -9,7 +9,7 @@ import typing as t
 from .._plan.budget import check_budget
 from .._plan.plan import Refusal
 from .._values.addresses import parse_network
-from .._values.generations import is_bypass_key, is_preshared_file
+from .._values.generations import bypass_device, is_bypass_key, is_preshared_file
 from .._values.keys import fingerprint, raw_bytes
 from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused, quoted
@@ -345,16 +345,22 @@ def spec_of_state(state: NodeState) -> NodeSpec:
 
 
 def with_unread_devices(spec: NodeSpec, previous: NodeState | None) -> NodeSpec:
-    """A wish with the devices of which the plan knows nothing, as they were confirmed, and with no other route to what they lead to."""
+    """A wish with the devices of which the plan knows nothing, as they were confirmed, and with no other route to what they lead to.
+
+    Nor does it know then which devices have a next key to come.
+    """
     found = [device for device in (previous.devices if previous else ()) if device.name in spec.unread_devices]
     if not found:
         return spec
     names, taken = {device.name for device in found}, {cidr for device in found for cidr in device.routes}
-    others = [
-        device._replace(routes=tuple(cidr for cidr in device.routes if cidr not in taken))
-        for device in spec.devices
-        if device.name not in names
-    ]
+    others = []
+    for device in spec.devices:
+        if device.name in names:
+            continue
+        before = previous.device(device.name) if previous and bypass_device(device.name) in names else None
+        following = before.wireguard.next_key_for if before else device.wireguard.next_key_for
+        routes = tuple(cidr for cidr in device.routes if cidr not in taken)
+        others.append(device._replace(routes=routes, wireguard=device.wireguard._replace(next_key_for=following)))
     return spec._replace(devices=(*others, *found))
 
 

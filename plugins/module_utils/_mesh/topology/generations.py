@@ -215,15 +215,17 @@ def _with_next_keys(mesh: MeshPlan, records: Records, hosts: t.Mapping[tuple[str
     for local, part in mesh.clusters.items():
         remotes = dict(part.remotes)
         for remote, settings in part.remotes.items():
+            theirs = mesh.clusters[remote]
+            bypassed = theirs.rotation.get(local) or ()
+            back = theirs.remotes.get(local)
+            users = {row["node"] for row in (back.peers if back else ()) if (local, row["node"]) in managed}
             coming: dict[t.Any, str] = {}
             for row in settings.peers:
                 host = hosts.get((remote, str(row.get("node"))))
                 record = records.get((host, local)) if host is not None else None
-                theirs = mesh.clusters[remote]
-                if record is None or not record.retired or row["public_key"] != record.retired:
+                if record is None or not record.retired or not record.key or row["public_key"] != record.retired:
                     continue
-                users = {peer["node"] for peer in theirs.remotes[local].peers if (local, peer["node"]) in managed}
-                if record.key and _unused(record, theirs.rotation.get(local) or (), users):
+                if _unused(record, bypassed, users):
                     coming[record.retired] = record.key
             remotes[remote] = settings._replace(peers=next_keys.replaced(settings.peers, coming))
         clusters[local] = part._replace(remotes=remotes)

@@ -354,6 +354,9 @@ def test_a_device_of_which_the_plan_knows_nothing_stays_as_confirmed() -> None:
     ]
     assert found.devices[1].wireguard.either_way
     assert with_unread_devices(spec, None) == spec
+    rotating = {"fabric": "demo", "devices": [dict(main, next_key_for=OLD), bypass_row()]}
+    before = NodeState.of_json(state_to_keep(parse_node(rotating), None).to_json())
+    assert with_unread_devices(spec, before).devices[0].wireguard.next_key_for == OLD
 
 
 def test_a_bypass_key_is_forgotten_with_its_device() -> None:
