@@ -13,8 +13,8 @@ from ..._linux.netlink.links import link_names
 from ..._linux.wireguard.device import read_device
 
 Data = dict[str, t.Any]
-#: Between two readings.
-_PAUSE = 0.5
+#: Between two readings, the first time and at the most: of a node with many peers a reading is work.
+_PAUSE, _LONGEST_PAUSE = 0.5, 2.0
 
 
 def run(request: t.Mapping[str, t.Any]) -> Data:
@@ -37,13 +37,15 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
 
 
 def _until_met(tunnels: t.Sequence[t.Mapping[str, t.Any]], end: float) -> list[Data]:
+    pause = _PAUSE
     while True:
         left = [
             row for tunnel in tunnels for row in without_handshake(tunnel, read_device(tunnel["device"]), time.time())
         ]
         if not left or time.monotonic() >= end:
             return left
-        time.sleep(_PAUSE)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def without_handshake(tunnel: t.Mapping[str, t.Any], dump: Dump, now: float) -> list[Data]:
