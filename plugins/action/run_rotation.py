@@ -93,7 +93,7 @@ class _Rotation(ActionBase):
         results = collected.of_hosts(hostvars, everyone, kept.NODE)
         published = hostvars.context.get(kept.ANNOTATIONS) or {}
         there = {str(host) for host in variables["ansible_play_hosts"]}
-        problem = rotation_checks.unfinished(mesh, there, results, published)
+        problem = rotation_checks.unfinished(mesh, there, results, published, state)
         if step == GO_BACK and state == FINISHED:
             problem = problem or rotation_checks.unchanged(mesh, results)
         if problem:

@@ -142,7 +142,7 @@ def _plan_key(plan: DevicePlan, desired: Device, actual: t.Mapping[str, t.Any]) 
         return key
     if desired.next_key_for is not None and before["public_key"] == desired.next_key_for:
         following_file = next_key_file(path)
-        if key_action(following["state"]) != USE:  # nobody has it yet, so one that holds no key is replaced
+        if key_action(following["state"]) != USE:  # no peer has it yet, so one that holds no key is replaced
             pending = Pending(f"next public key of {desired.name}")
             plan.create("key", following_file, {"mode": "0600", "public_key": pending})
             plan.work["make_next_key"] = True
@@ -161,13 +161,14 @@ def _plan_copy(plan: DevicePlan, desired: Device, actual: t.Mapping[str, t.Any],
             return before["public_key"]
         if source["state"] == "absent" and expected is None:
             key = Pending(f"public key of {desired.name}")  # that of the other device, which is made first
-        elif actual["wireguard"].public_key == expected:
+        elif expected is not None and actual["wireguard"].public_key == expected:
             text = "{0} is not the file of the key that {1} has, and no other file has it; end the rotation of keys before this node boots"
             plan.warnings.append(text.format(desired.private_key_file, desired.name))
             return expected
         else:
             text = (
-                "{0} has another key than the Node publishes ({1}), and {2} needs that one; run site, then this again"
+                "{0} has another key than the Node published when the rotation of keys began ({1}), and {2} needs that one; "
+                "run rotate_keys with rotate_keys_state: abandoned, then without it"
             )
             plan.refuse(desired.name, "key_differs", text.format(desired.copied_from, expected, desired.name))
             return None

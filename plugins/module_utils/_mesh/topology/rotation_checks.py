@@ -189,9 +189,11 @@ def unfinished(
     there: t.Collection[str],
     results: t.Mapping[str, t.Mapping[str, t.Any]],
     published: t.Mapping[str, t.Any],
+    state: str = FINISHED,
 ) -> str:
     """Why the step before is not done everywhere: a node of the rotation that was lost on the way, or that refused a device, or a record that no cluster
-    took. there: hosts that the run still has; results: of node_dataplane; published: of node_annotations."""
+    took. there: hosts that the run still has; results: of node_dataplane; published: of node_annotations. A bypass device that cannot have its key is what
+    a rotation is abandoned for, so it does not keep one from that."""
     records = records_of(mesh)
     unread = sorted({str(row["cluster"]) for row in (*mesh.failures, *(published.get("failures") or ()))})
     if unread:
@@ -208,7 +210,9 @@ def unfinished(
         )
     for host in sorted({host for host, _remote in records}):
         refused = [
-            row for row in (results.get(host) or {}).get("refused") or () if _concerns(mesh, host, str(row["object"]))
+            row
+            for row in (results.get(host) or {}).get("refused") or ()
+            if _concerns(mesh, host, str(row["object"])) and (state == FINISHED or row["reason"] != "key_differs")
         ]
         if refused:
             return "{host}: {object}: {message} [{reason}]".format(host=host, **refused[0])

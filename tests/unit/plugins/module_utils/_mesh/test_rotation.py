@@ -22,6 +22,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.pe
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node.handshakes import without_handshake
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.semaphore.rotation import (
+    ABANDONED,
     ASIDE,
     BACK,
     DONE,
@@ -433,6 +434,9 @@ def test_a_node_that_was_lost_ends_the_run_by_its_name() -> None:
     assert text.startswith("gcp-2 did not do the last step") and "[node_lost]" in text
     refused = {"aws-1": {"refused": [{"object": "wg-rotate.gcp", "reason": "port_taken", "message": "it is taken"}]}}
     assert checks.unfinished(mesh, list(PLACES), refused, {}) == "aws-1: wg-rotate.gcp: it is taken [port_taken]"
+    differs = {"aws-1": {"refused": [{"object": "wg-rotate.gcp", "reason": "key_differs", "message": "it differs"}]}}
+    assert "[key_differs]" in checks.unfinished(mesh, list(PLACES), differs, {})
+    assert checks.unfinished(mesh, list(PLACES), differs, {}, ABANDONED) == ""
     failed = {"failures": [{"cluster": "gcp"}]}
     assert "[unreachable]" in checks.unfinished(mesh, list(PLACES), {}, failed)
     kept = {"aws-1": {"public_keys": {"gcp": KEYS["aws-1"]}}}
@@ -510,6 +514,8 @@ def test_a_next_key_is_made_alongside_once_and_replaces_the_one_that_it_is_for()
 
 
 def of_source(key: str | None) -> dict[str, t.Any]:
+    if key == "unusable":
+        return {"state": key, "public_key": None, "mode": "0600", "message": "it is no key"}
     return {"state": "key" if key else "absent", "public_key": key, "mode": "0600", "message": None}
 
 
@@ -523,6 +529,7 @@ def of_source(key: str | None) -> dict[str, t.Any]:
         (OLD, NEXT_A, None, "copy_key", ""),
         (None, NEXT_A, OLD, "", "key_differs"),
         (None, None, OLD, "", "key_differs"),
+        (None, "unusable", None, "", "key_differs"),
     ],
 )
 def test_a_bypass_device_has_a_copy_of_the_key_that_its_node_publishes(
