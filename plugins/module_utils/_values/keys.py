@@ -3,7 +3,7 @@
 """WireGuard keys as text: 32 bytes in canonical base64, the private one as its file holds it (semaphore 3.3).
 
 The public key of a private key is computed here (X25519, RFC 7748), for hosts that have neither wireguard-tools nor cryptography.
-Python's integers do not run in constant time. That is fine here: a key is multiplied once or twice in its life, by root, on the host
+Python's integers do not run in constant time. That is fine here: a key is multiplied once or twice in a run, by root, on the host
 that owns it, and nobody else can time it.
 """
 
@@ -34,6 +34,10 @@ _LOW_ORDER_TEXTS = frozenset(
     for raw in map(bytes.fromhex, _LOW_ORDER)
     for top in (0, 0x80)
 )
+#: Public keys by the digest of their private ones: a run meets each key several times (file and device, before and after), and a multiplication costs more
+#: than reading a device. The private keys themselves are not kept.
+_KNOWN: dict[bytes, str] = {}
+_MOST_KNOWN = 256
 # of Curve25519
 _P = 2**255 - 19
 _A24 = 121665
@@ -130,4 +134,10 @@ def x25519(private: bytes, point: bytes = _BASE_POINT) -> bytes:
 
 def public_key(private: bytes) -> str:
     """The public key of a private key's 32 bytes, as base64 text."""
-    return encode_key(x25519(private))
+    digest = hashlib.sha256(private).digest()
+    found = _KNOWN.get(digest)
+    if found is None:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        found = _KNOWN[digest] = encode_key(x25519(private))
+    return found
