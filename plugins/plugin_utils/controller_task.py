@@ -165,8 +165,8 @@ class ControllerAction(ActionBase):
 def is_this_python(path: str) -> bool:
     """Whether a path is another name of the running interpreter: in the same folder, which also says whose libraries it has."""
     try:
-        given, ours = pathlib.Path(path), pathlib.Path(sys.executable)
-        same = given.samefile(ours) and given.parent.samefile(ours.parent)
+        given, owned = pathlib.Path(path), pathlib.Path(sys.executable)
+        same = given.samefile(owned) and given.parent.samefile(owned.parent)
     except OSError:
         return False
     return given.is_absolute() and same

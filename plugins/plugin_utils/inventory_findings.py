@@ -51,7 +51,7 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.known_variabl
 from ansible_collections.multicluster.network.plugins.plugin_utils.load_balancer_keys import VARIABLE, wrong_settings
 from ansible_collections.multicluster.network.plugins.plugin_utils.role_values import check_role_values
 
-_NOT_OURS = "multicluster_foreign_variables"
+_UNOWNED = "multicluster_foreign_variables"
 _CAPABILITIES = "multicluster_capabilities"
 _SPEAKER = ("bgp_speaker_neighbors", "bgp_speaker_source_ip", "bgp_speaker_router_id")
 #: What makes a node a speaker.
@@ -120,7 +120,7 @@ class _Names:
         self.command_line = frozenset(getattr(manager, "extra_vars", None) or {})
         made = getattr(manager, "_nonpersistent_fact_cache", None) or {}
         self.hosts: dict[str, list[str]] = {}
-        self.not_ours: set[str] = set()
+        self.unowned: set[str] = set()
         self.clusters: dict[str, object] = {}
         self.machines: dict[tuple[str, ...], list[str]] = {}
         self.sources: list[str] = []
@@ -143,9 +143,9 @@ class _Names:
             for name in looked_at & set(given):
                 if name not in facts:
                     self._look(name, given, host)
-            if _NOT_OURS in given:
-                value = given[_NOT_OURS]
-                self.not_ours.update(
+            if _UNOWNED in given:
+                value = given[_UNOWNED]
+                self.unowned.update(
                     str(name)
                     for name in (
                         [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()
@@ -214,7 +214,7 @@ def inventory_findings(
     def place(hosts: t.Sequence[str]) -> str:
         return "all hosts" if len(hosts) > 1 and set(hosts) == real else placed(hosts)
 
-    found = check_names(names.hosts, known, place, names.command_line, names.not_ours)
+    found = check_names(names.hosts, known, place, names.command_line, names.unowned)
     values = names.values()
     found += check_choices([row for row in values if row[0] not in known.types], known, place, names.command_line)
     found += check_types(

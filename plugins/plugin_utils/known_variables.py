@@ -44,7 +44,7 @@ def known_variables(root: pathlib.Path = ROOT) -> Known:
     return Known(
         names=names,
         prefixes=tuple(sorted(prefixes)),
-        foreign=frozenset(table["foreign"]),
+        unowned=frozenset(table["foreign"]),
         command_line=frozenset(name for name, row in rows.items() if row.get("command_line")),
         choices={name: tuple(row["choices"]) for name, row in rows.items() if row.get("choices")},
         types={name: str(row["type"]) for name, row in rows.items() if row.get("type")},

@@ -169,8 +169,8 @@ def test_what_is_as_desired_becomes_ours_when_it_is_adopted(server):
 
 def test_foreign_object_is_refused_and_the_rest_goes_on(server):
     client = server.client()
-    foreign = dict(CONFIG, data={"a": "theirs"})
-    client.create("/api/v1/namespaces/default/configmaps", foreign, "kubectl")
+    unowned = dict(CONFIG, data={"a": "theirs"})
+    client.create("/api/v1/namespaces/default/configmaps", unowned, "kubectl")
     result = run(server, [CONFIG, ROLE])
     assert reasons(result) == [("ConfigMap aws/default/one", "not_ours")] and result["plan"]["create"] == 1
     assert client.get("/api/v1/namespaces/default/configmaps/one")["data"] == {"a": "theirs"}

@@ -233,8 +233,8 @@ def encodable(case):
 )
 def test_hostile_names(dns, case):
     rules = rewrite_rules(["aws", "aws-2"], "sys-semaphore", True)
-    ours = rewrite_name(rules, case["query"])
-    assert (ours.name, ours.rcode) == (case["name"], case.get("rcode")) or "gcp" in str(case["name"])
+    owned = rewrite_name(rules, case["query"])
+    assert (owned.name, owned.rcode) == (case["name"], case.get("rcode")) or "gcp" in str(case["name"])
     found = ask(dns, case["query"])
     addresses = [record.value for record in found.answer]
     if case.get("rcode"):
@@ -243,7 +243,7 @@ def test_hostile_names(dns, case):
         # forwarded as it is; below cluster.local Kubernetes says that there is no such thing
         assert addresses == [FORWARDED] or (found.code == "NXDOMAIN" and case["query"].endswith(".local"))
     else:
-        assert FORWARDED not in addresses and legal(ours.name)
+        assert FORWARDED not in addresses and legal(owned.name)
 
 
 def test_the_rule_that_coredns_refuses_is_the_one_that_we_refuse(tmp_path):

@@ -196,10 +196,10 @@ def test_changes_arrive_and_noise_does_not(own):
         "kubelet",
     )
     api.merge_patch(NODES + "/w1", {"metadata": {"annotations": {"kilo.squat.ai/last-seen": "5"}}}, "kilo")
-    ours = {"name": "mirror", "labels": {"app.kubernetes.io/managed-by": "multicluster.network"}}
+    owned = {"name": "mirror", "labels": {"app.kubernetes.io/managed-by": "multicluster.network"}}
     api.create(
         SERVICES,
-        {"apiVersion": "v1", "kind": "Service", "metadata": ours, "spec": {"ports": [{"port": 80}]}},
+        {"apiVersion": "v1", "kind": "Service", "metadata": owned, "spec": {"ports": [{"port": 80}]}},
         "multicluster.network/x",
     )
     api.create(

@@ -60,7 +60,7 @@ def kubectl(folder, listed):
     ).read_text()
 
 
-def ours(given):
+def owned(given):
     """The same of our reader."""
     try:
         access = parse_access({"name": "aws", "kubeconfig": given, "allow": ["file_references"]})
@@ -75,5 +75,5 @@ def ours(given):
 def test_several_files_are_merged_as_kubectl_does(folder, names):
     paths = [str(folder / name / "config") for name in names]
     expected = kubectl(folder, os.pathsep.join(paths))
-    assert ours(os.pathsep.join(paths)) == ours(paths) == expected
+    assert owned(os.pathsep.join(paths)) == owned(paths) == expected
     assert (expected is None) == (set(names) <= {"parts", "none"})

@@ -158,8 +158,8 @@ def ask_all(server: ApiServer, world: World) -> dict[str, dict[str, str]]:
             kubectl(path, f"/api/v1/namespaces/{name}.kubectl")
             return {
                 "python": python(path, f"/api/v1/namespaces/{name}.python"),
-                "ours": ours(path, f"/api/v1/namespaces/{name}.ours", list(ALLOWABLE)),
-                "strict": ours(path, f"/api/v1/namespaces/{name}.strict", []),
+                "ours": owned(path, f"/api/v1/namespaces/{name}.ours", list(ALLOWABLE)),
+                "strict": owned(path, f"/api/v1/namespaces/{name}.strict", []),
             }
 
         with concurrent.futures.ThreadPoolExecutor(max_workers=4) as pool:
@@ -219,7 +219,7 @@ def python(path: str, url: str) -> str:
     return NO
 
 
-def ours(path: str, url: str, allow: list[str]) -> str:
+def owned(path: str, url: str, allow: list[str]) -> str:
     """NO, or the reason of the refusal."""
     try:
         Client(parse_access({"name": "aws", "kubeconfig": path, "allow": allow})).get(url)

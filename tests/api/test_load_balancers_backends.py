@@ -478,13 +478,13 @@ def test_pools_on_the_segment(server, api):
     }
     result = run(server, **how)
     assert not result["refused"] and result["load_balancers"]["aws"]["unannounced"] == []
-    ours = {
+    owned = {
         "ipAddressPools": ["lb-backend.web"],
         "interfaces": ["eth1"],
         "nodeSelectors": [{"matchLabels": {"rack": "1"}}],
     }
     assert (
-        specs(api, LAYER2) == {"own": theirs["spec"], "multicluster-network-layer2": ours}
+        specs(api, LAYER2) == {"own": theirs["spec"], "multicluster-network-layer2": owned}
         and specs(api, ADVERTISEMENTS) == {}
     )
     twice(server, **how)

@@ -498,9 +498,9 @@ def test_adoption_takes_over_what_the_original_reserved(server, double, api):
 
 def test_other_clusters_in_the_project_are_left_alone(server, double, api):
     service(api, "web")
-    foreign = [tag for tag in tags_of(api, "x") if not tag.startswith("cluster=")]
-    double.ask("/reservations", tags=foreign + ["cluster=another"], address="203.0.113.1", id="theirs")
-    double.ask("/reservations", tags=foreign, address="203.0.113.2", id="old")
+    unowned = [tag for tag in tags_of(api, "x") if not tag.startswith("cluster=")]
+    double.ask("/reservations", tags=unowned + ["cluster=another"], address="203.0.113.1", id="theirs")
+    double.ask("/reservations", tags=unowned, address="203.0.113.2", id="old")
     run(server, double)
     assert {row["id"] for row in double.held()} >= {"theirs", "old"}
     run(server, double, {"state": "absent"})

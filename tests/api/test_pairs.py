@@ -36,7 +36,7 @@ def state(pair):
     return {name: (held(pair, name), corefile(pair, name)) for name in pair.servers}
 
 
-def silent(pair, whole, book, *arguments):
+def unreachable(pair, whole, book, *arguments):
     mark = pair.mark()
     code, shown = play(whole, book, *arguments)
     assert code == 0 and pair.writes(mark) == {"aws": [], "gcp": []}, (book, pair.writes(mark), shown[-4000:])
@@ -63,7 +63,7 @@ def test_two_come_change_and_go(pair, whole, names):
     assert code == 0, shown[-5000:]
     come = state(pair)
     assert come != before or names == ("network_sets", "load_balancers"), "they have something to write"
-    silent(pair, whole, "site")
+    unreachable(pair, whole, "site")
     assert play(whole, "verify")[0] == 0
 
     code, shown = play(whole, "leave", "-e", "cluster=aws")
@@ -71,11 +71,11 @@ def test_two_come_change_and_go(pair, whole, names):
     left = state(pair)
     assert left["aws"] == before["aws"] and "cluster.aws" not in left["gcp"][1], left
     assert not [one for one in left["gcp"][0] if one[1].startswith("sys-semaphore/aws-")], left["gcp"]
-    silent(pair, whole, "leave", "-e", "cluster=aws")
+    unreachable(pair, whole, "leave", "-e", "cluster=aws")
 
     assert play(whole, "site")[0] == 0
     assert state(pair) == come, "it comes back to the same"
-    silent(pair, whole, "site")
+    unreachable(pair, whole, "site")
     code, shown = play(whole, "teardown")
     assert code == 0, shown[-5000:]
     assert state(pair) == before and corefile(pair, "gcp") == COREFILE

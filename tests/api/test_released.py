@@ -61,7 +61,7 @@ def content(client, paths):
     return json.loads(json.dumps(sorted(found.items())))
 
 
-def ours(client, paths):
+def owned(client, paths):
     """What is on record as a fabric's."""
     return [
         (item["metadata"]["name"], entry["manager"])
@@ -100,7 +100,7 @@ def test_all_of_it_stays_and_is_nobodys(server, metallb_api, name):
     )
     run(server, **settings)
     twice(server, **settings)
-    assert ours(client, paths)
+    assert owned(client, paths)
     before = content(client, paths)
 
     mark = server.mark()
@@ -115,7 +115,7 @@ def test_all_of_it_stays_and_is_nobodys(server, metallb_api, name):
             if not obj["metadata"].get("annotations"):
                 obj["metadata"].pop("annotations", None)
     assert after == before
-    assert ours(client, paths) == [("lb-1", "multicluster.network/t")], (
+    assert owned(client, paths) == [("lb-1", "multicluster.network/t")], (
         "what another capability wrote on a Node stays ours"
     )
     assert client.list(CONFIGMAPS, field_selector="metadata.name=metal-ccm-static-pool").items == []
@@ -161,7 +161,7 @@ def test_the_finalizer_both_ways_and_reservations_given_back(server, double, met
         found = client.get(METAL_SERVICES + "/" + name)
         assert found["metadata"]["finalizers"] == [FINALIZER] and found["spec"]["loadBalancerIP"]
     assert client.list(CONFIGMAPS, field_selector="metadata.name=metal-ccm-reservations").items == []
-    assert ours(client, (METAL_SERVICES, NODES)) == []
+    assert owned(client, (METAL_SERVICES, NODES)) == []
     mark = server.mark()
     assert not run_metal(server, double, RELEASED)["changed"] and server.writes(mark) == []
     # a Service that goes now is the original's business
@@ -175,12 +175,12 @@ def test_the_finalizer_both_ways_and_reservations_given_back(server, double, met
 def test_nodes_of_a_provider(server, double, metal_api):
     ask = metal_request(server, double)
     ccm_nodes.run(ask)
-    assert ours(metal_api, (NODES,))
+    assert owned(metal_api, (NODES,))
     before = content(metal_api, (NODES,))
     checked = ccm_nodes.run(dict(ask, **RELEASED), check=True)
     result = ccm_nodes.run(dict(ask, **RELEASED))
     assert result["plan"] == checked["plan"] and result["plan"]["update"] == 3 and not result["failures"]
-    assert ours(metal_api, (NODES,)) == [] and content(metal_api, (NODES,)) == before
+    assert owned(metal_api, (NODES,)) == [] and content(metal_api, (NODES,)) == before
     mark = server.mark()
     assert (
         not ccm_nodes.run(dict(ask, **RELEASED))["changed"]

@@ -189,8 +189,8 @@ def test_a_port_that_got_another_number_is_repaired(fluentd):
 
 def test_foreign_and_original_objects(fluentd):
     two = fluentd
-    foreign = service(NAMESPACE, FLUENTD, labels={"team": "blue"}, selector={"app": "mine"})
-    two.put("gcp", namespace(NAMESPACE), foreign)
+    unowned = service(NAMESPACE, FLUENTD, labels={"team": "blue"}, selector={"app": "mine"})
+    two.put("gcp", namespace(NAMESPACE), unowned)
     for adopt in (False, True):
         mark = two.mark()
         result = two.run(mirror_as="endpoints", adopt=adopt)

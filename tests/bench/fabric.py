@@ -295,7 +295,7 @@ class Fabric:
         if collections:
             environment["ANSIBLE_COLLECTIONS_PATH"] = str(collections)
             environment.pop("PYTHONPATH", None)
-        packets, nodes, ours = sum(map(userspace, groups)), sum(map(spent, groups)), spent(self.controller.group)
+        packets, nodes, owned = sum(map(userspace, groups)), sum(map(spent, groups)), spent(self.controller.group)
         requests, started = self._requests(), time.monotonic()
         with self.controller.watched():
             done = subprocess.run(
@@ -314,7 +314,7 @@ class Fabric:
         counted, hosts = json.loads(counts.read_text()), [machine.node.name for machine in self.lab.machines]
         self.rows[name] = row = {
             "wall": time.monotonic() - started,
-            "controller": spent(self.controller.group) - ours,
+            "controller": spent(self.controller.group) - owned,
             "nodes": sum(map(spent, groups)) - nodes - packets,
             "wireguard": packets,
             "mib": self.controller.most,

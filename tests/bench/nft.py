@@ -69,7 +69,7 @@ def command(*words, stdin=None):
     return done.stdout
 
 
-def ours(count, changed, state="present"):
+def owned(count, changed, state="present"):
     """Times of one run in seconds; ``process`` is the wall clock of its whole interpreter."""
     ask = json.dumps({"table": OURS, "count": count, "changed": changed, "state": state})
     started = time.perf_counter()
@@ -144,9 +144,9 @@ def rows(count, rounds, theirs):
     cold, ten, none = [], [], []
     plain = elements(count, 0)
     for number in range(rounds):
-        ours(count, 0, "absent")
+        owned(count, 0, "absent")
         theirs.remove()
-        cold.append(both(number, lambda: ours(count, 0), lambda: theirs.load(plain), count))
+        cold.append(both(number, lambda: owned(count, 0), lambda: theirs.load(plain), count))
     before = plain
     for number in range(rounds):
         changed = (number + 1) * CHANGES
@@ -154,14 +154,16 @@ def rows(count, rounds, theirs):
         ten.append(
             both(
                 number,
-                lambda skip=changed: ours(count, skip),
+                lambda skip=changed: owned(count, skip),
                 lambda old=before, new=after: theirs.change(old, new),
                 count,
             )
         )
         before = after
     for number in range(rounds):
-        none.append(both(number, lambda: ours(count, rounds * CHANGES), lambda: theirs.load(before, flush=True), count))
+        none.append(
+            both(number, lambda: owned(count, rounds * CHANGES), lambda: theirs.load(before, flush=True), count)
+        )
         if none[-1][OURS]["messages"]:
             raise SystemExit("nothing differed, and yet something was written")
     yield "cold, apply of a known delta", "the whole table", cold, "write"
@@ -205,7 +207,7 @@ def main():
                 f"| {count} | for comparison | `nft list set` alone {floor:.1f} | start of Python and imports {extra:.1f} | | | |",
                 flush=True,
             )
-            ours(count, 0, "absent")
+            owned(count, 0, "absent")
             theirs.remove()
 
 

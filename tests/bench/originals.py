@@ -117,7 +117,7 @@ def complete(gcp, namespace, count):
     return names == [count, count]
 
 
-def ours(aws, gcp, namespace):
+def owned(aws, gcp, namespace):
     """(seconds of the flow, of its whole process, requests)"""
     marks = aws.mark(), gcp.mark()
     request = {
@@ -157,8 +157,8 @@ def measure(count, programs, more_than_once):
         client.apply(
             "/api/v1/namespaces/" + OURS, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OURS}}, "bench"
         )
-        found[OURS, "cold"] = ours(aws, gcp, OURS)
-        found[OURS, "again"] = ours(aws, gcp, OURS)
+        found[OURS, "cold"] = owned(aws, gcp, OURS)
+        found[OURS, "again"] = owned(aws, gcp, OURS)
         states = [mirrors(gcp, "theirs-" + side.split()[-1]) for side in programs] + [mirrors(gcp, OURS)]
         if any(state != states[0] for state in states) or len(states[0]) != 2 * count:
             raise SystemExit(f"they do not leave the same {count} mirrors: no time counts")

@@ -184,7 +184,7 @@ def settled(service):
         time.sleep(0.02)
 
 
-def ours(server, mark):
+def owned(server, mark):
     """Requests of one server besides watches and Leases."""
     return [entry for entry in server.audit(mark) if entry[0] != "watch" and "/leases" not in entry[1]]
 
@@ -228,17 +228,17 @@ def measure(bench, folder, times):
     time.sleep(30)
     after, memory = used(service.process.pid)
     idle = (after - before) / (time.perf_counter() - begun)
-    asked = sum(len(ours(server, mark[name])) for name, server in service.servers.items())
+    asked = sum(len(owned(server, mark[name])) for name, server in service.servers.items())
     mark = {name: server.mark() for name, server in service.servers.items()}
     address, unused = bench.change(3)
     arrivals.wait(address)
     time.sleep(1)
-    written = [entry[0] for entry in ours(bench.gcp, mark["gcp"])]
+    written = [entry[0] for entry in owned(bench.gcp, mark["gcp"])]
     service.end()
     there = bench.compare()
     mark = {name: server.mark() for name, server in service.servers.items()}
     again = start(service)
-    lists = {name: ours(server, mark[name]) for name, server in service.servers.items()}
+    lists = {name: owned(server, mark[name]) for name, server in service.servers.items()}
     service.end()
     print()
     head("what it costs", "")

@@ -52,7 +52,7 @@ def prefixes(count, moved=0):
     return [f"10.{(120 if number < moved else 0) + number // 256}.{number % 256}.0/24" for number in range(count)]
 
 
-def ours(desired):
+def owned(desired):
     ask = {"table": TABLES["ours"], "devices": ["bench0"], "routes": [{"dst": dst, "dev": "bench0"} for dst in desired]}
     started = time.perf_counter()
     answer = json.loads(command(sys.executable, "-B", "-c", DRIVER, stdin=json.dumps(ask)))
@@ -92,13 +92,13 @@ def rounds_of(asked, folder, count, churn):
             if not before:
                 flush()
                 before = prefixes(count)
-                ours(before)
+                owned(before)
                 theirs(folder, [], before)
             desired = prefixes(count, (number + 1) * churn)
         else:
             flush()
             before, desired = [], prefixes(count)
-        sides = {"ours": lambda: ours(desired), "theirs": lambda: theirs(folder, before, desired)}  # noqa: B023
+        sides = {"ours": lambda: owned(desired), "theirs": lambda: theirs(folder, before, desired)}  # noqa: B023
         times = {side: sides[side]() for side in (("ours", "theirs") if number % 2 else ("theirs", "ours"))}
         shown = state("ours")
         if shown != state("theirs") or len(shown) != count:

@@ -95,8 +95,8 @@ class Form:
             name = f"aws-shop-73736d-s{number}"
             meta = {"name": name, "namespace": namespace, "labels": MIRROR_LABELS}
             services.append({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": PORTS}})
-            ours = {"endpointslice.kubernetes.io/managed-by": "multicluster.network"}
-            ends.append(self.endpoints(name, namespace, MIRROR_LABELS, number, suffix="-4-0", more=ours))
+            owned = {"endpointslice.kubernetes.io/managed-by": "multicluster.network"}
+            ends.append(self.endpoints(name, namespace, MIRROR_LABELS, number, suffix="-4-0", more=owned))
         return services, ends
 
     def path(self, obj):
@@ -162,7 +162,7 @@ class Bench:
             "mirror_selector": next("{0}={1}".format(*one) for one in LABELS.items()),
         }
 
-    def ours(self, gcp, namespace):
+    def owned(self, gcp, namespace):
         return run_flow("services.mirror", self.request(gcp, namespace), diff=False)  # as without --diff
 
     def task(self, gcp, namespace):
@@ -179,7 +179,7 @@ class Bench:
             )
         batches, answers = self.form.batches(self.count, BARE), {}
         sides = {
-            FLOW: lambda: self.ours(gcp, FLOW),
+            FLOW: lambda: self.owned(gcp, FLOW),
             BARE: lambda: bare(gcp, batches),
             PLAY: lambda: {"seconds": self.task(gcp, TASK)},
             EMPTY: lambda: {"seconds": empty_play(self.folder)},
@@ -231,7 +231,7 @@ class Bench:
     def unchanged(self, gcp, rounds):
         """(seconds of ours, of its lists alone), the servers having seen the same requests from both."""
         access, lists, times = self.request(gcp, FLOW)["clusters"], self.lists(gcp), []
-        sides = [lambda: self.ours(gcp, FLOW)["seconds"], lambda: lists_alone(access, lists)]
+        sides = [lambda: self.owned(gcp, FLOW)["seconds"], lambda: lists_alone(access, lists)]
         for number in range(rounds):
             answers = {}
             for index in (0, 1) if number % 2 else (1, 0):
@@ -248,7 +248,7 @@ class Bench:
             obj = self.form.endpoints("s0", "shop", LABELS, 0, first=number + 1)
             client.apply(self.form.path(obj), obj, "bench", force=True)
             mark = gcp.mark()
-            times.append(self.ours(gcp, FLOW)["seconds"])
+            times.append(self.owned(gcp, FLOW)["seconds"])
             assert len(gcp.writes(mark)) == 1, gcp.writes(mark)
         obj = self.form.source(0)[1]
         client.apply(self.form.path(obj), obj, "bench", force=True)

@@ -107,14 +107,14 @@ def rows(count, rounds):
             if answers[0]["result"]["changed"]:
                 raise SystemExit("an unchanged run changed something")
             times.append((answers[0]["seconds"], answers[1]))
-        ours, alone = (median(column) for column in zip(*times))
+        owned, alone = (median(column) for column in zip(*times))
         row(
             count,
             "unchanged",
             "the same lists read and decoded",
             f"{alone:.3f}",
-            f"flow {ours:.3f}",
-            f"{ours / alone:.2f} x its time",
+            f"flow {owned:.3f}",
+            f"{owned / alone:.2f} x its time",
         )
 
 

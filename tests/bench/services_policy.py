@@ -57,7 +57,7 @@ class Bench:
     def drop(self):
         self.aws.client().delete(path_of("calico", SET))
 
-    def ours(self, writes, size):
+    def owned(self, writes, size):
         """Seconds of one run, which made this many writes and left this many networks."""
         mark = self.aws.mark()
         answer = run_flow("services.network_sets", self.request)
@@ -93,14 +93,14 @@ class Bench:
         for index in range(number):
             if index:
                 self.drop()
-            cold.append(self.ours(1, self.count))
-            pair = [lambda: unchanged.append(self.ours(0, self.count)), lambda: lists.append(self.lists())]
+            cold.append(self.owned(1, self.count))
+            pair = [lambda: unchanged.append(self.owned(0, self.count)), lambda: lists.append(self.lists())]
             for one in pair if index % 2 else pair[::-1]:
                 one()
             remove(client, "web", "p0")
-            changed.append(self.ours(1, self.count - 1))
+            changed.append(self.owned(1, self.count - 1))
             make_pods(client, 0, 1)
-            self.ours(1, self.count)
+            self.owned(1, self.count)
         return tuple(median(column) for column in (cold, unchanged, changed, lists))
 
 

@@ -177,20 +177,20 @@ def main():
             lab = Lab(server, server)
             # the first write of each kind on a fresh server is slow, whoever sends it
             run_flow("tenants.converge", Tenant(server, lab, "warm", 1, 2).request())
-            ours, theirs = (
+            owned, theirs = (
                 Tenant(server, lab, f"{name}-{number}", given.networks, given.interfaces) for name in ("ours", "theirs")
             )
-            planned = python(PLAN, ours.request())
+            planned = python(PLAN, owned.request())
             batches = theirs.batches()
             turns = [
-                lambda tenant=ours: run_flow("tenants.converge", tenant.request()),
+                lambda tenant=owned: run_flow("tenants.converge", tenant.request()),
                 lambda sent=batches: bare(server, sent),
             ]
             answers = [turns[index]() for index in ((0, 1) if number % 2 == 0 else (1, 0))]
             flow, rival = answers if number % 2 == 0 else reversed(answers)
-            if ours.state() != theirs.state():
+            if owned.state() != theirs.state():
                 raise SystemExit("the flow and the bare client did not do the same")
-            again = run_flow("tenants.converge", ours.request())
+            again = run_flow("tenants.converge", owned.request())
             if again["result"]["changed"]:
                 raise SystemExit("the second run changed something")
             requests = flow["result"]["stats"]["requests"]["both"]

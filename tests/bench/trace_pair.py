@@ -80,13 +80,13 @@ def main():
                         stdin=subprocess.DEVNULL,
                     )
                 times[side].append(time.perf_counter() - started)
-    ours, other = (statistics.median(times[side]) for side in ("trace", "ping"))
+    owned, other = (statistics.median(times[side]) for side in ("trace", "ping"))
     print(f"A trace of one pair; medians of {asked.rounds} interleaved runs, s")
     print("ours: `ansible-playbook multicluster.network.trace`; theirs: plays of `ping` tasks in its shape\n")
     print("| ours | theirs | ratio ours/theirs | beyond the play |")
     print("|---|---|---|---|")
-    print(f"| {ours:.2f} | {other:.2f} | {ours / other:.2f} | {ours - other:.2f} (limit {LIMIT:.0f}) |")
-    return 1 if ours - other > LIMIT else 0
+    print(f"| {owned:.2f} | {other:.2f} | {owned / other:.2f} | {owned - other:.2f} (limit {LIMIT:.0f}) |")
+    return 1 if owned - other > LIMIT else 0
 
 
 def reaped():

@@ -118,8 +118,8 @@ class Bench:
         sides = {OURS: lambda: self.flow(self.desired(OURS, peers)), THEIRS: lambda: self.tool(verb, peers)}
         order = (OURS, THEIRS) if number % 2 else (THEIRS, OURS)
         times = {name: sides[name]() for name in order}
-        ours = self.state(OURS)
-        if ours != self.state(THEIRS) or len(ours) != len(peers):
+        owned = self.state(OURS)
+        if owned != self.state(THEIRS) or len(owned) != len(peers):
             raise SystemExit(f"the two devices do not show the same {len(peers)} peers: no time counts")
         return times
 
@@ -175,11 +175,11 @@ def main():
         print("|---|---|---|---|---|---|---|")
         for count in asked.peers:
             for what, verb, rounds, key in bench.rows(count, asked.rounds):
-                ours, theirs = median(rounds, OURS, key), median(rounds, THEIRS, "whole")
+                owned, theirs = median(rounds, OURS, key), median(rounds, THEIRS, "whole")
                 parts = " + ".join(f"{median(rounds, OURS, part):.1f}" for part in ("read", "plan", "write"))
                 shown = parts if key == "whole" else "-"
                 row = "| {0} | {1} | `wg {2}` | {3:.1f} | {4} | {5:.1f} | {6:.2f} |"
-                print(row.format(count, what, verb, ours, shown, theirs, ours / theirs), flush=True)
+                print(row.format(count, what, verb, owned, shown, theirs, owned / theirs), flush=True)
                 last = rounds
             extra = median(last, OURS, "process") - median(last, OURS, "whole")
             row = "| {0} | for comparison | `wg show dump` alone {1:.1f} | start of Python and imports {2:.1f} | | | |"

@@ -104,7 +104,7 @@ def peers_of(reported):
     ]
 
 
-def facts(sizes, silent=(), services=3, sets=2):
+def facts(sizes, unreachable=(), services=3, sets=2):
     """Facts of model.build for a Semaphore mesh of clusters with so many nodes each. silent: hosts that did not answer."""
     hosts = hosts_of(sizes)
     place = {host: (number, index) for number, name in enumerate(hosts) for index, host in enumerate(hosts[name])}
@@ -146,7 +146,7 @@ def facts(sizes, silent=(), services=3, sets=2):
                     published.append({"node": other, "public_key": key(other + "wireguard." + cluster)})
                 mesh["clusters"][cluster]["remotes"][remote] = {"device": "wireguard." + remote, "peers": published}
                 devices.append(("wireguard." + remote, peers))
-            nodes[host] = None if host in silent else node(host, devices)
+            nodes[host] = None if host in unreachable else node(host, devices)
     names = list(hosts)
     clusters = {}
     for number, name in enumerate(names):
@@ -192,7 +192,7 @@ def facts(sizes, silent=(), services=3, sets=2):
                     "milliseconds": 0.4 + place[other][1] % 7 / 10,
                 }
                 for other in list(mesh["nodes"])[:: max(1, len(mesh["nodes"]) // 20)]
-                if mesh["nodes"][other]["cluster"] != mesh["nodes"][host]["cluster"] and other not in silent
+                if mesh["nodes"][other]["cluster"] != mesh["nodes"][host]["cluster"] and other not in unreachable
             ]
             probes[host] = {
                 "pods": [{"addresses": ["10.1.0.1"]}],
@@ -211,7 +211,7 @@ def facts(sizes, silent=(), services=3, sets=2):
         "nodes": nodes,
         "probes": probes,
         "node_plans": plans,
-        "silent": dict.fromkeys(silent, "unreachable: no route to host"),
+        "silent": dict.fromkeys(unreachable, "unreachable: no route to host"),
         "clusters": clusters,
         "drift": [],
         "refused": [],

@@ -39,7 +39,7 @@ def fabric(request, tmp_path_factory):
     large = request.param != "two"
     facts = fabrics.facts(
         SIZES[request.param],
-        silent=("aws-node-7", "metal-node-3") if large else (),
+        unreachable=("aws-node-7", "metal-node-3") if large else (),
         services=40 if large else 3,
         sets=25 if large else 2,
     )

@@ -82,20 +82,20 @@ def vectors(path: pathlib.Path) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
 @pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(HERE / "vectors")) for path in FILES])
 def test_vectors_keep_to_the_fields_that_are_written_down(path: pathlib.Path) -> None:
     schema = schemas()[path.stem]
-    foreign = set()
+    unowned = set()
     for name, vector in vectors(path):
         row = schema.get(name, schema.get("*"))
         if row is None:
             continue  # answered by nobody: the next test asks for that
         given = vector["input"] if path.stem == "semaphore" else vector
-        foreign |= {
+        unowned |= {
             (name, field)
             for field in given
             if field not in row
             and (path.stem == "semaphore" or field not in COMMON)
             and not field.startswith(("expected_", "compare_"))
         }
-    assert not foreign
+    assert not unowned
 
 
 @pytest.mark.parametrize("system", sorted(schemas()))

@@ -344,8 +344,8 @@ def test_kube_proxys_word_for_the_node(place):
     place.settle(TWO)
     # another port that nobody has ever answered on says nothing
     with socket.create_server(("127.0.0.1", 0)) as free:
-        silent = free.getsockname()[1]
-    node.want(node_port=silent)
+        unreachable = free.getsockname()[1]
+    node.want(node_port=unreachable)
     status = node.round()
     assert status["announced"] == [TWO] and not status["stopped"]
 

@@ -35,7 +35,7 @@ SHOW = """print(json.dumps({{link.name: dict(
 def ours_fixture(node):
     """Runs lines of Python alongside our module in the node, gives what they print as data."""
 
-    def ours(lines):
+    def owned(lines):
         done = subprocess.run(
             node.command(sys.executable, "-c", LINKS + lines),
             capture_output=True,
@@ -46,7 +46,7 @@ def ours_fixture(node):
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout) if done.stdout else None
 
-    return ours
+    return owned
 
 
 def witness(node):
@@ -54,7 +54,7 @@ def witness(node):
     return {name: dict(link, alias=(link["alias"] or "").rstrip("\0") or None) for name, link in found.items()}
 
 
-def test_what_is_read_is_what_is_there(node, ours):
+def test_what_is_read_is_what_is_there(node, owned):
     node.run("ip", "link", "add", "eth0", "mtu", "1380", "type", "veth", "peer", "name", "eth1")
     node.run("ip", "link", "set", "eth0", "alias", "somebody's", "txqueuelen", "77", "up")
     node.run("ip", "link", "add", "br0", "type", "bridge")
@@ -63,12 +63,12 @@ def test_what_is_read_is_what_is_there(node, ours):
     node.run("ip", "address", "add", "192.0.2.9", "peer", "192.0.2.10", "dev", "br0")
     expected = witness(node)
     assert len(expected["eth0"]["addresses"]) == 5 and expected["br0"]["addresses"] == ["192.0.2.9/32"]
-    assert ours(SHOW.format("links.read_links()")) == expected
-    assert ours(SHOW.format("[links.read_link('eth0')]")) == {"eth0": expected["eth0"]}
-    assert ours("print(json.dumps(links.read_link('eth9')))") is None
+    assert owned(SHOW.format("links.read_links()")) == expected
+    assert owned(SHOW.format("[links.read_link('eth0')]")) == {"eth0": expected["eth0"]}
+    assert owned("print(json.dumps(links.read_link('eth9')))") is None
 
 
-def test_thousands_of_links_and_addresses(node, ours):
+def test_thousands_of_links_and_addresses(node, owned):
     batch = [
         line
         for number in range(600)
@@ -78,38 +78,38 @@ def test_thousands_of_links_and_addresses(node, ours):
         )
     ]
     node.run("ip", "-batch", "-", stdin="\n".join(batch))
-    assert ours(SHOW.format("links.read_links()")) == witness(node)
+    assert owned(SHOW.format("links.read_links()")) == witness(node)
 
 
-def test_each_change_of_a_link(node, ours):
-    ours("links.add_link('br0', 'bridge')")
+def test_each_change_of_a_link(node, owned):
+    owned("links.add_link('br0', 'bridge')")
     made = witness(node)["br0"]
     assert made["kind"] == "bridge" and not made["up"]
     at = f"links.change_link({made['index']}, "
-    ours(at + "mtu=1380, txqueuelen=500, alias='multicluster.network/f', up=True)")
+    owned(at + "mtu=1380, txqueuelen=500, alias='multicluster.network/f', up=True)")
     changed = {"mtu": 1380, "txqueuelen": 500, "alias": "multicluster.network/f", "up": True}
     assert {name: witness(node)["br0"][name] for name in changed} == changed
-    ours(at + "up=False)")
+    owned(at + "up=False)")
     assert {name: witness(node)["br0"][name] for name in changed} == dict(changed, up=False)
-    ours(at + "alias='')")
+    owned(at + "alias='')")
     assert witness(node)["br0"]["alias"] is None
-    ours(f"links.remove_link({made['index']})")
+    owned(f"links.remove_link({made['index']})")
     assert "br0" not in witness(node)
 
 
-def test_each_change_of_addresses(node, ours):
+def test_each_change_of_addresses(node, owned):
     node.run("ip", "link", "add", "br0", "type", "bridge")
     index = witness(node)["br0"]["index"]
     write = "links.write_address({0}, {1!r}, {2})".format
     for text in ("10.66.23.31/24", "2001:db8::1/64"):
         for _again in range(2):  # what is there already is as it should be
-            ours(write(index, text, True))
+            owned(write(index, text, True))
         assert witness(node)["br0"]["addresses"].count(text) == 1
     shown = json.loads(node.run("ip", "-j", "address", "show", "dev", "br0"))[0]["addr_info"]
     assert {row["local"]: row["scope"] for row in shown} == {"10.66.23.31": "global", "2001:db8::1": "global"}
     for text in ("10.66.23.31/24", "2001:db8::1/64"):
         for _again in range(2):
-            ours(write(index, text, False))
+            owned(write(index, text, False))
     assert witness(node)["br0"]["addresses"] == []
 
 
@@ -132,8 +132,8 @@ except messages.NetlinkRefused as error:
         ("links.change_link(1, mtu=-0 + 2**31)", 22),
     ],
 )
-def test_what_the_kernel_refuses_is_reported_by_its_number(ours, call, number):
-    assert ours(REFUSED.format(call))[0] == number
+def test_what_the_kernel_refuses_is_reported_by_its_number(owned, call, number):
+    assert owned(REFUSED.format(call))[0] == number
 
 
 def test_who_is_not_root_is_told_the_variable(node):
@@ -144,18 +144,18 @@ def test_who_is_not_root_is_told_the_variable(node):
     assert json.loads(said)[0] == 1 and "ansible_become: true" in said
 
 
-def test_links_of_another_namespace_and_never_those_of_the_wrong_one(node, ours):
+def test_links_of_another_namespace_and_never_those_of_the_wrong_one(node, owned):
     node.run(
         "sh",
         "-c",
         "mkdir -p /run/netns; ip netns add pod && ip -n pod link add br0 type bridge && ip -n pod address add 10.9.0.1/32 dev br0",
     )
     node.run("ip", "link", "add", "here", "type", "bridge")
-    theirs = ours(SHOW.format("links.read_links('/run/netns/pod')"))
+    theirs = owned(SHOW.format("links.read_links('/run/netns/pod')"))
     assert theirs["br0"]["addresses"] == ["10.9.0.1/32"] and "here" not in theirs
-    again = ours("links.read_links('/run/netns/pod'); " + SHOW.format("links.read_links()"))
+    again = owned("links.read_links('/run/netns/pod'); " + SHOW.format("links.read_links()"))
     assert "here" in again and "br0" not in again, "this process is where it was"
-    assert "no such" in ours("""
+    assert "no such" in owned("""
 try:
     links.read_links('/run/netns/gone')
 except messages.LinuxError as error:

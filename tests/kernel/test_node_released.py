@@ -109,9 +109,9 @@ def test_what_nobody_confirms_stays_ours(taken):
     """Left under a timer: who comes before the confirmation finds it taken back, like any other change."""
     site = taken
     site.run("a", adopt=True)
-    ours, files = site.seen("a"), files_of(site.nodes["a"])
+    owned, files = site.seen("a"), files_of(site.nodes["a"])
     opened = site.run("a", devices=[], released=True, rollback_seconds=300)
-    assert opened["transaction"]["seconds"] == 300 and site.seen("a") != ours
+    assert opened["transaction"]["seconds"] == 300 and site.seen("a") != owned
     again = site.run("a")
     assert not again["changed"] and "was never confirmed" in again["warnings"][0], again
-    assert site.seen("a") == ours and files_of(site.nodes["a"]) == files
+    assert site.seen("a") == owned and files_of(site.nodes["a"]) == files

@@ -50,8 +50,8 @@ def test_no_endpoint_lies_in_what_the_agents_route_into_the_tunnel(fabric):
         routes = [ipaddress.ip_network(text) for peer in own.values() for text in peer["allowed_ips"]]
         for peer in own.values():
             address = ipaddress.ip_address(peer["endpoint"].rpartition(":")[0])
-            foreign = [r for r in routes if address in r]
-            assert not foreign or address in ipaddress.ip_network(
+            unowned = [r for r in routes if address in r]
+            assert not unowned or address in ipaddress.ip_network(
                 "10.66.23.0/24" if node.startswith("eu") else "10.22.22.0/24"
             ), (node, address)
 

@@ -81,7 +81,7 @@ class MixedFabric(KiloFabric):
         file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
         self.kubectl(cluster, "apply", "-f", str(file))
 
-    def ours(self, book="clustermesh", **more):
+    def owned(self, book="clustermesh", **more):
         return self.play(book, inventory=self.mixed, variables=dict(GIVEN, **more))
 
     def theirs(self):
@@ -158,13 +158,13 @@ def fabric(original):
 def test_join(fabric):
     fabric.apart()
     fabric.theirs()
-    fabric.ours().ok()
+    fabric.owned().ok()
     fabric.known()
     assert set(fabric.peers("eu")) == {"t--us--us-1", "t--us--us-2"} and set(fabric.peers("us")) == {
         "by-hand-eu-1",
         "by-hand-eu-2",
     }
-    assert not fabric.ours().ok().changed
+    assert not fabric.owned().ok().changed
 
 
 def test_kgctl_shows_what_the_nodes_have(fabric):
@@ -181,7 +181,7 @@ def test_kgctl_shows_what_the_nodes_have(fabric):
 def test_a_key_rotated_on_either_side(fabric, node):
     fabric.rotate(node)
     fabric.theirs()
-    fabric.ours().ok()
+    fabric.owned().ok()
     fabric.known()
 
 
@@ -189,7 +189,7 @@ def test_a_node_is_added_on_our_side(fabric):
     fabric.start_agent(LATE)
     fabric.settled()
     fabric.theirs()
-    fabric.ours().ok()
+    fabric.owned().ok()
     fabric.known(without="")
 
 
@@ -197,14 +197,14 @@ def test_a_node_goes_on_their_side_and_comes_back(fabric):
     key = fabric.key_of("us-2")
     fabric.stop_agent("us-2")
     fabric.kubectl("us", "delete", "node", "us-2")
-    fabric.ours().ok()
+    fabric.owned().ok()
     for node in ("eu-0", "eu-1", "eu-2"):
         fabric.until("us-2 has left " + node, lambda node=node: key not in fabric.keys_in(node))
     fabric.lab("up", "--topology", fabric.topology)  # the Node again, as its kubelet would say
     fabric.start_agent("us-2")
     fabric.settled()
     fabric.theirs()
-    fabric.ours().ok()
+    fabric.owned().ok()
     fabric.known(without="")
 
 
@@ -212,7 +212,7 @@ def test_their_api_server_is_away(fabric):
     before = {name: peer["spec"] for name, peer in fabric.peers("eu").items()}
     fabric.lab("api-stop", "us")
     try:
-        run = fabric.ours()
+        run = fabric.owned()
         assert (
             run.rc != 0
             and "us" in run.out
@@ -221,7 +221,7 @@ def test_their_api_server_is_away(fabric):
         assert fabric.rows(True, "")[0]
     finally:
         fabric.lab("api-start", "us")
-    assert not fabric.ours().ok().changed
+    assert not fabric.owned().ok().changed
     fabric.known(without="")
 
 
@@ -244,7 +244,7 @@ def test_nothing_of_theirs_was_written(fabric):
 
 def test_leave(fabric):
     theirs = {name: peer["spec"] for name, peer in fabric.peers("us").items()}
-    fabric.ours("kilo.teardown").ok()
+    fabric.owned("kilo.teardown").ok()
     assert fabric.peers("eu") == {} and {name: peer["spec"] for name, peer in fabric.peers("us").items()} == theirs
     fabric.until("no pod answers across clusters", lambda: fabric.rows(True, "")[1])
     test_nothing_of_theirs_was_written(fabric)

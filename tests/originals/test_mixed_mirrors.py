@@ -41,7 +41,7 @@ class Mixed(Two):
         assert not cluster_token.run(request)["failures"]
         self.entries = [self.servers["aws"].access("aws"), {"name": "gcp", "kubeconfig": str(folder / "gcp-read")}]
 
-    def ours(self, **more):
+    def owned(self, **more):
         """A run of ours; nothing that stands in gcp may have another version afterwards."""
         before = self.versions()
         options = {
@@ -112,10 +112,10 @@ def alongside(two, program, shared):
     )
     if shared:
         program.until("its slices", lambda: {"gl-cart-aws01", "gl-cart-gcp01"} <= slices(two, "gcp"))
-    result = two.ours()
+    result = two.owned()
     assert result["changed"] and not result["failures"] and not result["refused"], result
     assert two.ports("aws", THEIRS) == ["http", "forward"] and two.addresses("aws", THEIRS) == ["10.4.3.4"]
-    assert not two.ours()["changed"]
+    assert not two.owned()["changed"]
     if shared:
         for cluster in ("aws", "gcp"):
             program.until(
@@ -126,7 +126,7 @@ def alongside(two, program, shared):
     # a port and a pod more, and less again, on either side
     for ports, pods in ((PORTS + [MORE], ("10.4.3.4", "10.4.3.5")), (PORTS[:1], ("10.4.3.5",))):
         two.put("gcp", service("shop", "web", ports=ports), endpoints("shop", "web", *pods))
-        assert two.ours()["changed"] and not two.ours()["changed"]
+        assert two.owned()["changed"] and not two.owned()["changed"]
         assert two.ports("aws", THEIRS) == [port["name"] for port in ports] and two.addresses("aws", THEIRS) == list(
             pods
         )
@@ -141,7 +141,7 @@ def alongside(two, program, shared):
         )
     # its API server is away: what there is stays
     away = [two.entries[0], dict(two.entries[1], kubeconfig=None, api_url="https://127.0.0.1:1", token="x" * 20)]
-    result = two.ours(clusters=away)
+    result = two.owned(clusters=away)
     assert (
         [row["cluster"] for row in result["failures"]] == ["gcp"]
         and not result["changed"]
@@ -150,7 +150,7 @@ def alongside(two, program, shared):
     # a Service goes on either side
     two.drop("gcp", "Service", "shop", "web")
     two.drop("gcp", "Endpoints", "shop", "web")
-    assert two.ours()["changed"] and THEIRS not in two.names("aws", "Service")
+    assert two.owned()["changed"] and THEIRS not in two.names("aws", "Service")
     two.drop("aws", "Service", "sys-log", "fluentd")
     two.drop("aws", "Endpoints", "sys-log", "fluentd")
     program.until("its mirror is gone", lambda: MIRROR not in two.names("gcp", "Service"))
@@ -158,8 +158,8 @@ def alongside(two, program, shared):
     two.put("gcp", service("shop", "web"), endpoints("shop", "web", "10.4.3.4"))
     two.put("aws", service("sys-log", "fluentd"), endpoints("sys-log", "fluentd", "10.2.3.19"))
     program.until("its mirror again", lambda: MIRROR in two.names("gcp", "Endpoints"))
-    assert two.ours()["changed"] and THEIRS in two.names("aws", "Service")
-    assert two.ours(state="absent", sources=["aws", "gcp"])["changed"]
+    assert two.owned()["changed"] and THEIRS in two.names("aws", "Service")
+    assert two.owned(state="absent", sources=["aws", "gcp"])["changed"]
     assert two.names("aws", "Service") == [] and MIRROR in two.names("gcp", "Service")
 
 

@@ -37,7 +37,7 @@ class Mixed:
         assert not cluster_token.run(request)["failures"]
         self.entries = [aws.access("aws"), {"name": "gcp", "kubeconfig": str(folder / "gcp-read")}]
 
-    def ours(self, **more):
+    def owned(self, **more):
         """A run of ours; nothing that stands in gcp may have another version afterwards."""
         before = self.versions()
         request = {
@@ -54,9 +54,9 @@ class Mixed:
 
     def follow(self):
         """A run that changes something; then one that does not."""
-        result = self.ours()
+        result = self.owned()
         assert result["changed"] and not result["failures"] and not result["refused"], result
-        assert not self.ours()["changed"]
+        assert not self.owned()["changed"]
 
     def versions(self):
         client = self.gcp.client()
@@ -123,7 +123,7 @@ def alongside(two, program):
     assert nets(two.aws, OURS) == ["10.4.1.3/32", "10.4.4.9/32"]
     # its API server is away: what there is stays
     away = [two.entries[0], dict(two.entries[1], kubeconfig=None, api_url="https://127.0.0.1:1", token="x" * 20)]
-    result = two.ours(clusters=away)
+    result = two.owned(clusters=away)
     assert (
         [row["cluster"] for row in result["failures"]] == ["gcp"]
         and not result["changed"]
@@ -137,6 +137,6 @@ def alongside(two, program):
     assert nets(two.aws, OURS) == ["10.4.4.9/32"]
     # leave: ours go, theirs stay and are followed
     assert not [obj for obj in sets(two.gcp) if "multicluster.network/t" in managers(obj)]
-    assert two.ours(state="absent")["plan"]["delete"] == 1 and sets(two.aws) == []
+    assert two.owned(state="absent")["plan"]["delete"] == 1 and sets(two.aws) == []
     pod(aws, "sys-log", "collector-3", "collector", "10.2.4.7")
     theirs("10.2.4.7", "10.2.4.9")

@@ -55,7 +55,7 @@ class MixedFabric(WireguardFabric):
         self.mixed.write_text(yaml.safe_dump(whole))
         self.mark = self._audit("gcp").stat().st_size
 
-    def ours(self, book="mesh", **more):
+    def owned(self, book="mesh", **more):
         return self.play(book, inventory=self.mixed, **more)
 
     def asked_of_the_neighbour(self):
@@ -103,17 +103,17 @@ def test_join(fabric):
         fabric.start_original(node)
     for node in fabric.nodes_of("gcp"):
         fabric.until("healthy " + node, lambda node=node: fabric.healthy(node))
-    fabric.ours().ok()
+    fabric.owned().ok()
     fabric.both_follow()
     with fabric.witness() as writes:
-        run = fabric.ours().ok()
+        run = fabric.owned().ok()
     assert not run.changed and without_leases(writes) == []
 
 
 def test_a_key_rotated_on_our_side(fabric):
     old = fabric.keys("aws-node-1")["wireguard.gcp"]
     fabric.sh("aws-node-1", "rm", KEYS + "/wireguard.gcp.key")
-    fabric.ours().ok()
+    fabric.owned().ok()
     assert fabric.keys("aws-node-1")["wireguard.gcp"] != old
     fabric.both_follow()
 
@@ -124,7 +124,7 @@ def test_a_key_rotated_on_their_side(fabric):
     fabric.sh("gcp-node-1", "rm", KEYS + "/wireguard.aws.key")
     fabric.restart_original("gcp-node-1")
     assert fabric.keys("gcp-node-1")["wireguard.aws"] != old
-    fabric.ours().ok()
+    fabric.owned().ok()
     fabric.both_follow()
 
 
@@ -134,13 +134,13 @@ def test_a_node_goes_and_comes_on_either_side(fabric, node):
     remote, key = fabric.remote_of(cluster), fabric.keys(node)[fabric.device_of(node)]
     fabric.kubectl(cluster, "delete", "node", node)
     if cluster == "gcp":
-        fabric.ours().ok()
+        fabric.owned().ok()
     for other in fabric.nodes_of(remote):
         fabric.until(f"{node} has left {other}", lambda other=other: key not in fabric.peers(other))
     fabric.lab("up", "--topology", fabric.topology)  # the Node again, as its kubelet would say
     if cluster == "gcp":
         fabric.restart_original(node)
-    fabric.ours().ok()
+    fabric.owned().ok()
     fabric.both_follow()
 
 
@@ -148,12 +148,12 @@ def test_their_api_server_is_away(fabric):
     before = fabric.wire()
     fabric.lab("api-stop", "gcp")
     try:
-        run = fabric.ours()
+        run = fabric.owned()
         assert run.rc != 0 and "gcp" in run.out and fabric.wire() == before
         fabric.all_reach()
     finally:
         fabric.lab("api-start", "gcp")
-    fabric.ours().ok()
+    fabric.owned().ok()
     assert fabric.wire() == before
 
 
@@ -165,7 +165,7 @@ def test_nothing_of_theirs_was_written(fabric):
 
 def test_leave(fabric):
     theirs = {node: notes for node, notes in fabric.announced().items() if fabric.cluster_of(node) == "gcp"}
-    fabric.ours("teardown").ok()
+    fabric.owned("teardown").ok()
     assert all(fabric.announced()[node] == {} for node in fabric.nodes_of("aws"))
     assert {node: fabric.announced()[node] for node in theirs} == theirs
     # the original takes annotations that go for no change; its next start forgets these peers

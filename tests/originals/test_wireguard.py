@@ -132,8 +132,8 @@ def test_released_and_no_echo_is_lost(fabric):
     for node, (devices, mtu, queue, dummy, up, routes) in before.items():
         assert (now[node][0], now[node][1], now[node][2], now[node][4]) == (devices, mtu, queue, up)
         assert now[node][3] is None and now[node][5] == routes.replace(" proto 109", "")
-        ours = "find /var/lib/multicluster-network /usr/local/lib/multicluster-network /etc/systemd/system/multicluster-network* -type f 2>/dev/null"
-        assert fabric.sh(node, "sh", "-c", ours, check=False) == ""
+        owned = "find /var/lib/multicluster-network /usr/local/lib/multicluster-network /etc/systemd/system/multicluster-network* -type f 2>/dev/null"
+        assert fabric.sh(node, "sh", "-c", owned, check=False) == ""
     assert fabric.announced() == announced and not any(US in names for names in fabric.on_record().values())
 
 

@@ -146,11 +146,11 @@ class Fabric:
         end = time.monotonic() + within
         while True:
             rows = self.reaches()
-            silent = ["{source} -> {address} of {target}: {error}".format(**row) for row in rows if not row["ok"]]
-            if rows and not silent:
+            unreachable = ["{source} -> {address} of {target}: {error}".format(**row) for row in rows if not row["ok"]]
+            if rows and not unreachable:
                 return rows
-            assert time.monotonic() < end, "no answer within {0} s:\n{1}".format(within, "\n".join(silent))
-            self.ran("silent: " + "; ".join(silent))
+            assert time.monotonic() < end, "no answer within {0} s:\n{1}".format(within, "\n".join(unreachable))
+            self.ran("silent: " + "; ".join(unreachable))
             time.sleep(1)
 
     @contextlib.contextmanager

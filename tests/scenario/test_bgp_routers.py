@@ -103,8 +103,8 @@ def watched(router):
 def test_frr_is_watched_alongside_a_zebra_of_the_node(fabric):
     """Routes that a zebra would take for its own leftovers stay, and ours has no power over the node's network."""
     one = STATE["routers"][0]
-    foreign = f"198.51.100.0/24 via {ROUTER} dev eth0 proto zebra"
-    fabric.sh("aws-node-1", "ip", "route", "add", *foreign.split())
+    unowned = f"198.51.100.0/24 via {ROUTER} dev eth0 proto zebra"
+    fabric.sh("aws-node-1", "ip", "route", "add", *unowned.split())
     write_inventory(bfd=True)
     play(fabric, multicluster_serial=1).ok()
     one.wait(WEB, NODES)
@@ -114,7 +114,7 @@ def test_frr_is_watched_alongside_a_zebra_of_the_node(fabric):
         "aws-node-1", "systemctl", "show", "--property=MainPID", "--value", "multicluster-bgp-zebra.service"
     ).strip()
     own, init = (fabric.sh("aws-node-1", "readlink", f"/proc/{number}/ns/user") for number in (pid, 1))
-    assert own != init and foreign in fabric.sh("aws-node-1", "ip", "route")
+    assert own != init and unowned in fabric.sh("aws-node-1", "ip", "route")
 
 
 def test_another_daemon_announces_the_same(fabric):

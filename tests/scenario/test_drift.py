@@ -124,8 +124,10 @@ def tampering(fabric):
     """(what is shown: where, kind, part of the name, action, owner) and the deed, for each kind."""
     api = client(fabric, "gcp")
     mirror = "/api/v1/namespaces/sys-semaphore/services/aws-sys-log-73736d-fluentd"
-    ours = "endpointslice.kubernetes.io/managed-by=multicluster.network"
-    slices = json.loads(fabric.kubectl("gcp", "-n", "sys-semaphore", "get", "endpointslices", "-l", ours, "-o", "json"))
+    owned = "endpointslice.kubernetes.io/managed-by=multicluster.network"
+    slices = json.loads(
+        fabric.kubectl("gcp", "-n", "sys-semaphore", "get", "endpointslices", "-l", owned, "-o", "json")
+    )
     name = slices["items"][0]["metadata"]["name"]
     device = fabric.wireguard("gcp-node-1")["kubespan"]["peers"]
     stolen = sorted(device)[0]

@@ -110,7 +110,7 @@ def specs(fabric, plural):
     return {item["metadata"]["name"]: item["spec"] for item in client(fabric, "aws").list(GROUP + "/" + plural).items}
 
 
-def ours(writes):
+def owned(writes):
     """What a witness saw that is not of the clusters' own programs, MetalLB's or kubelets': all that a playbook writes is lab-admin's."""
     return [line for line in writes if " by lab-admin" in line]
 
@@ -160,7 +160,7 @@ def test_a_service_gets_from_metallb_exactly_the_address_of_our_plan(fabric):
     assert specs(fabric, "ipaddresspools").keys() == {"own"}
     with fabric.witness() as writes:
         play(fabric).ok()
-    created = [line for line in ours(writes) if " create " in line and "/ipaddresspools?" in line]
+    created = [line for line in owned(writes) if " create " in line and "/ipaddresspools?" in line]
     assert len(created) == len(PLAN), "the witness of the second run sees what the first one writes"
     written = {name: spec["addresses"] for name, spec in specs(fabric, "ipaddresspools").items() if name != "own"}
     assert written == {"default." + name: [address + "/32"] for name, address in PLAN.items()}
@@ -187,7 +187,7 @@ def test_a_second_run_writes_nothing(fabric):
     with fabric.witness() as writes:
         again = play(fabric).ok()
     assert not again.changed and versions(fabric) == before
-    assert ours(writes) == []
+    assert owned(writes) == []
 
 
 def test_the_address_stays_when_the_controllers_pod_is_deleted(fabric):

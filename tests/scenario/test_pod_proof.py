@@ -64,8 +64,8 @@ def variables(request, fabric):
 def test_a_node_that_forwards_nothing_turns_every_verdict_red(fabric, variables):
     fabric.sh("gcp-node-1", "nft", DROP)
     try:
-        silent = {row["source"] for row in fabric.reaches() if row["cross"] and not row["ok"]}
-        assert silent, "the breakage breaks"
+        unreachable = {row["source"] for row in fabric.reaches() if row["cross"] and not row["ok"]}
+        assert unreachable, "the breakage breaks"
         runs = red(fabric, variables, "broken", "does not reach pod")
         assert "forward_dropped" in runs["verify"].out and "FAIL" in runs["verify"].out
     finally:

@@ -202,8 +202,8 @@ def test_pods_of_two_clusters_meet_over_the_mesh(fabric):
     text = eventually(lambda: run(fabric, "curl", "-s", "-m", "5", url, check=False), lambda text: text)
     assert text == f"{theirs['metadata']['name']} on {theirs['spec']['nodeName']} says one\n"
     assert " 0% packet loss" in run(fabric, "ping", "-n", "-c", "3", "-i", "0.2", theirs["status"]["podIP"])
-    ours = pods(fabric, "aws", "agent")[0]["status"]["podIP"]
-    assert "says here" in run(fabric, "curl", "-s", "-m", "5", f"http://{ours}:8080", cluster="gcp")
+    owned = pods(fabric, "aws", "agent")[0]["status"]["podIP"]
+    assert "says here" in run(fabric, "curl", "-s", "-m", "5", f"http://{owned}:8080", cluster="gcp")
 
 
 def test_a_mirror_follows_a_deployment_that_is_scaled_and_rolled(fabric):
@@ -263,10 +263,10 @@ def test_two_clusters_need_less_than_six_gibibytes(fabric):
 def test_down_leaves_nothing(fabric):
     prefix = json.loads(fabric.lab("status").stdout)["namespaces"]
     running = machine()
-    ours = {
+    owned = {
         key: {name for name in names if prefix in name or str(fabric.state) in name} for key, names in running.items()
     }
-    assert ours["groups"] and ours["namespaces"], "there is something to end"
+    assert owned["groups"] and owned["namespaces"], "there is something to end"
     everybody = processes(fabric.state)
     assert len(everybody) > 30
     fabric.lab("down")

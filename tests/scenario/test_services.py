@@ -122,8 +122,8 @@ def test_scaling_follows(fabric):
     source_has(fabric, STATE["pods"][1])
     with fabric.witness() as writes:
         assert mirror(fabric).ok().changed
-    ours = [line for line in writes if "multicluster.network%2F" in line]
-    assert len(ours) == 1 and f"gcp api: patch /api/v1/namespaces/{NAMESPACE}/endpoints/{MIRROR}?" in ours[0]
+    owned = [line for line in writes if "multicluster.network%2F" in line]
+    assert len(owned) == 1 and f"gcp api: patch /api/v1/namespaces/{NAMESPACE}/endpoints/{MIRROR}?" in owned[0]
     answers(fabric, {"fluentd-b"})
     make_pod(fabric, "fluentd-a")
     source_has(fabric, *STATE["pods"])

@@ -85,7 +85,7 @@ def proven(run):
     assert "all green" in run.ok().out, run.out[-3000:]
 
 
-def silent(fabric, revision):
+def unreachable(fabric, revision):
     """A run of which neither kernels nor API servers notice anything."""
     with fabric.witness() as writes:
         run = revision.play(fabric, "site").ok()
@@ -167,7 +167,7 @@ def test_upgrade(fabric, former, present, times):
     proven(present.play(fabric, "site", multicluster_serial=[1, "100%"]))
     fabric.all_reach()
     same_wire(fabric)
-    silent(fabric, present)
+    unreachable(fabric, present)
 
 
 def test_no_echo_and_no_request_was_lost(fabric):

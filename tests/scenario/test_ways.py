@@ -90,14 +90,14 @@ def test_calico_learns_the_other_clusters_ranges(fabric):
         file.write_text(json.dumps(IPPOOL_CRD))
         fabric.kubectl(cluster, "create", "-f", str(file))
         fabric.kubectl(cluster, "wait", "--for=condition=Established", "crd/ippools.crd.projectcalico.org")
-    foreign = {
+    unowned = {
         "apiVersion": "crd.projectcalico.org/v1",
         "kind": "IPPool",
         "metadata": {"name": "default-pool"},
         "spec": {"cidr": "10.2.0.0/16"},
     }
     file = fabric.state / "pool.json"
-    file.write_text(json.dumps(foreign))
+    file.write_text(json.dumps(unowned))
     fabric.kubectl("aws", "create", "-f", str(file))
     assert fabric.play("site").ok().changed
     pools = {

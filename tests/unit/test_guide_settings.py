@@ -58,9 +58,9 @@ def test_every_setting_of_an_original_is_in_its_table_once(system):
 
 @pytest.mark.parametrize("system", ORIGINALS)
 def test_every_setting_of_ours_exists(system):
-    for theirs, ours, remark in TABLES[system]:
-        assert set(names(ours)) <= OURS, theirs
-        assert names(ours) or (ours == "none" and remark), theirs
+    for theirs, owned, remark in TABLES[system]:
+        assert set(names(owned)) <= OURS, theirs
+        assert names(owned) or (owned == "none" and remark), theirs
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=lambda program: program.name)
@@ -68,7 +68,8 @@ def test_the_reader_of_configurations_knows_every_row(program):
     """The same keys in the same rows, the same variables, and for what has none the same reason."""
     rows = [(tuple(names(row[0])), tuple(names(row[1])), row[2].replace("``", "")) for row in TABLES[program.title]]
     said = [
-        (key.names, key.ours, key.remark if key.fate == MAPPED else f"{key.fate}: {key.remark}") for key in program.keys
+        (key.names, key.owned, key.remark if key.fate == MAPPED else f"{key.fate}: {key.remark}")
+        for key in program.keys
     ]
     assert rows == said
 

@@ -76,9 +76,9 @@ def test_playbooks_roles_and_plugins_exist(page):
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_variables_exist(page, known):
     for word in sorted(set(re.findall(r"(?<![\w/.-])[a-z]+_[a-z0-9_]+(?![\w/-])", page.read_text("utf-8")))):
-        ours = any(word.startswith(role + "_") for role in ROLES) or word.startswith(("multicluster_", "kubespan_"))
+        owned = any(word.startswith(role + "_") for role in ROLES) or word.startswith(("multicluster_", "kubespan_"))
         prefix = word.endswith("_") and word[:-1] in ROLES + ["multicluster"]
-        if ours and word not in ROLES and word not in INVENTED and not prefix:
+        if owned and word not in ROLES and word not in INVENTED and not prefix:
             assert word in known, f"nothing knows the variable {word}"
 
 

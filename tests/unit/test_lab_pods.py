@@ -245,10 +245,10 @@ def test_several_clusters_in_one_kubeconfig(tmp_path):
 def test_the_audit_log_leaves_out_the_clusters_own_programs_and_nobody_else():
     yaml = pytest.importorskip("yaml")
     rules = yaml.safe_load(kubernetes.AUDIT_POLICY)["rules"]
-    silent = {
+    unreachable = {
         user for rule in rules if rule["level"] == "None" for user in rule.get("users", []) + rule.get("userGroups", [])
     }
-    assert silent == {
+    assert unreachable == {
         "system:apiserver",
         "lab-manager",
         "system:kube-scheduler",
@@ -258,7 +258,9 @@ def test_the_audit_log_leaves_out_the_clusters_own_programs_and_nobody_else():
     assert rules[-1] == {"level": "Metadata"}
     access = yaml.safe_load((REPO / "roles" / "cluster_access" / "defaults" / "main.yml").read_text(encoding="utf-8"))
     account = f"system:serviceaccounts:{access['cluster_access_namespace']}"
-    assert account not in silent, "a proof of no writes would not see what the collection writes with its own account"
+    assert account not in unreachable, (
+        "a proof of no writes would not see what the collection writes with its own account"
+    )
 
 
 # --- the topology ---------------------------------------------------------------------------------------------------

@@ -234,7 +234,7 @@ def test_an_inventory_with_a_password_says_nothing_of_itself(tmp_path):
 
 # --- what is no mistake -----------------------------------------------------------------------------------------------
 
-FOREIGN = """\
+UNOWNED = """\
 coredns_k8s_external_zone: k8s_external.local
 coredns_kubernetes_extra_opts: ""
 coredns_external_zones: []
@@ -264,7 +264,7 @@ tower_job_id: 7
 
 
 def test_variables_of_others_are_left_alone(tmp_path):
-    inventories.write(tmp_path, {"hosts.yml": GOOD, "group_vars/all.yml": FOREIGN})
+    inventories.write(tmp_path, {"hosts.yml": GOOD, "group_vars/all.yml": UNOWNED})
     assert inventories.validate([tmp_path])[:2] == ([], [])
 
 

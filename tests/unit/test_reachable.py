@@ -33,8 +33,8 @@ def test_users_reach_every_definition(tree: Tree) -> None:
 
 @pytest.mark.parametrize("path", ADAPTERS)
 def test_adapters_take_only_what_users_reach(tree: Tree, path: str) -> None:
-    foreign = tree.unreached_by(path)
-    assert not foreign, f"{path} takes what no user reaches: {', '.join(foreign)}"
+    unowned = tree.unreached_by(path)
+    assert not unowned, f"{path} takes what no user reaches: {', '.join(unowned)}"
 
 
 # --- the walk itself ---------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def plan_device(
     dump: Dump = actual["wireguard"]
     if link is not None:
         plan.device, plan.after = device_view(link, dump), t.cast(t.Mapping[Key, LivePeer], dump.peers)
-        refusal = _foreign(desired, link)
+        refusal = _unowned(desired, link)
         if refusal:
             plan.refuse(name, *refusal)
             return plan
@@ -102,7 +102,7 @@ def _outside(resolved: t.Mapping[str, t.Sequence[str]], overlay: t.Sequence[str]
     return {name: [text for text in found if parse_address(text) not in inside] for name, found in resolved.items()}
 
 
-def _foreign(desired: Device, link: t.Mapping[str, t.Any]) -> tuple[str, str] | None:
+def _unowned(desired: Device, link: t.Mapping[str, t.Any]) -> tuple[str, str] | None:
     """(reason, message) when the link must be left alone."""
     if link["implementation"] is None:
         kind = link["kind"] or "hardware"

@@ -33,7 +33,7 @@ class TablePlan(Plan):
         self.before: list[Step] = []
         self.steps: list[Step] = []
         self.after: list[Step] = []
-        self.foreign = False
+        self.unowned = False
 
     def transactions(self) -> list[list[Step]]:
         return [steps for steps in (self.before, self.steps, self.after) if steps]
@@ -71,7 +71,7 @@ def plan_absent(family: str, name: str, actual: t.Mapping[str, t.Any] | None, ow
     plan = TablePlan()
     ident = f"{family} {name}"
     if actual is not None and not owned(actual, owner):
-        plan.foreign = True
+        plan.unowned = True
         plan.refuse(ident, "not_ours", f"the table is somebody else's{_by(actual)}; it is left alone")
     elif actual is not None:
         chains = sorted(chain["name"] for chain in actual["chains"])
@@ -98,7 +98,7 @@ def _by(actual: t.Mapping[str, t.Any]) -> str:
 
 
 def _refuse(plan: TablePlan, ident: str, desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any]) -> None:
-    plan.foreign = True
+    plan.unowned = True
     names = {item["name"] for part in ("sets", "chains") for item in desired[part]}
     others = {item["name"] for part in ("sets", "chains") for item in actual[part]} - names
     if actual.get("owner") is None and not others:

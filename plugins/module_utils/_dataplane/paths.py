@@ -152,15 +152,15 @@ def rule_text(rule: t.Mapping[str, t.Any]) -> str:
     return " ".join(words)
 
 
-def _ask(desired: dict[tuple[str, str, str], Data], row: t.Mapping[str, t.Any], dst: str, foreign: str | None) -> None:
+def _ask(desired: dict[tuple[str, str, str], Data], row: t.Mapping[str, t.Any], dst: str, unowned: str | None) -> None:
     key = (row["range"], row["device"], dst)
-    if foreign is None or not (desired.get(key) or {}).get("foreign"):
+    if unowned is None or not (desired.get(key) or {}).get("foreign"):
         desired[key] = {
             "dst": dst,
             "mark": row["mark"],
             "range": row["range"],
             "device": row["device"],
-            "foreign": foreign,
+            "foreign": unowned,
         }
 
 

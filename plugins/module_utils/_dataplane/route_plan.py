@@ -141,14 +141,14 @@ def plan_routes(desired: RouteSpec, actual: t.Mapping[str, t.Any], need_devices:
         ident = route_id(route, table)
         there = live.get((route["dst"], route["metric"]), [])
         same = [other for other in there if _view(other) == route]
-        foreign = [other for other in there if not _is_ours(other, desired)]
-        if foreign and not desired.adopt:
+        unowned = [other for other in there if not _is_owned(other, desired)]
+        if unowned and not desired.adopt:
             reason = "adoptable" if same and len(there) == 1 else "not_ours"
             message = "a route to the same destination exists and is not ours ({0}); it is left alone"
-            plan.refuse(ident, reason, message.format(_whose(foreign[0])))
+            plan.refuse(ident, reason, message.format(_owner(unowned[0])))
             continue
         kept.append(route)
-        if len(there) == 1 and same and not foreign:
+        if len(there) == 1 and same and not unowned:
             plan.unchanged += 1
         elif there:
             before = dict(_view(there[0]), protocol=there[0]["protocol"])
@@ -159,7 +159,7 @@ def plan_routes(desired: RouteSpec, actual: t.Mapping[str, t.Any], need_devices:
             plan.replacements.append(route)
     keys = {(route["dst"], route["metric"]) for route in expected}
     others = [
-        route for route in actual["routes"] if (route["dst"], route["metric"]) not in keys and _is_ours(route, desired)
+        route for route in actual["routes"] if (route["dst"], route["metric"]) not in keys and _is_owned(route, desired)
     ]
     for route in sorted(others, key=_order):
         if desired.purge or not desired.present:
@@ -205,11 +205,11 @@ def _view(route: t.Mapping[str, t.Any]) -> Data:
     return dict(view, mtu=route.get("mtu"), mtu_locked=bool(route.get("mtu_locked")))
 
 
-def _is_ours(route: t.Mapping[str, t.Any], desired: RouteSpec) -> bool:
+def _is_owned(route: t.Mapping[str, t.Any], desired: RouteSpec) -> bool:
     if route["protocol"] != desired.protocol:
         return False
     return desired.devices is None or route["dev"] in desired.devices
 
 
-def _whose(route: t.Mapping[str, t.Any]) -> str:
+def _owner(route: t.Mapping[str, t.Any]) -> str:
     return f"protocol {route['protocol']}, dev {route['dev'] or 'none'}"

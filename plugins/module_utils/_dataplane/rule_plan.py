@@ -161,29 +161,29 @@ def plan_rules(desired: RuleSpec, actual: t.Mapping[int, t.Sequence[t.Mapping[st
     inseparable = _inseparable(desired, expected, actual) if desired.adopt else frozenset()
     for key in list(expected):
         rule = expected[key]
-        foreign = _foreign(desired, rule, actual)
+        unowned = _unowned(desired, rule, actual)
         if key in inseparable:
             message = "the kernel would delete another rule of the same priority in place of the one to take over; remove one of them first"
             plan.refuse(rule_id(rule), "not_ours", message)
             del expected[key]
-        elif foreign and not desired.adopt:
-            same = all(_does_same(other, rule) for other in foreign)
+        elif unowned and not desired.adopt:
+            same = all(_does_same(other, rule) for other in unowned)
             message = "a rule with this priority that selects the same is not ours (protocol {0}); it is left alone"
             plan.refuse(
-                rule_id(rule), "adoptable" if same else "not_ours", message.format(foreign[0].get("protocol") or "none")
+                rule_id(rule), "adoptable" if same else "not_ours", message.format(unowned[0].get("protocol") or "none")
             )
             del expected[key]
         else:
-            adopted.extend(foreign)
+            adopted.extend(unowned)
     places: dict[tuple[int, int], list[Data]] = {}
     for rule in expected.values():
         places.setdefault(_where(rule), []).append(rule)
-    ours = [rule for version in (4, 6) for rule in actual[version] if _ours(rule, desired)]
-    for own in ours:
+    owned = [rule for version in (4, 6) for rule in actual[version] if _owned(rule, desired)]
+    for own in owned:
         places.setdefault(_where(own), [])
     purge = desired.purge or not desired.present
     for place in sorted(places, key=lambda place: (not places[place], place)):  # those that nothing replaces go last
-        here = [rule for rule in ours if _where(rule) == place]
+        here = [rule for rule in owned if _where(rule) == place]
         theirs = [rule for rule in adopted if _where(rule) == place]
         taken = {priority for version, priority in places if version == place[0]} | {
             rule["priority"] for rule in actual[place[0]]
@@ -193,13 +193,13 @@ def plan_rules(desired: RuleSpec, actual: t.Mapping[int, t.Sequence[t.Mapping[st
     return plan
 
 
-def _foreign(
+def _unowned(
     desired: RuleSpec, rule: Data, actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]
 ) -> list[t.Mapping[str, t.Any]]:
     return [
         r
         for r in actual[rule["version"]]
-        if not _ours(r, desired) and _where(r) == _where(rule) and _selects_same(r, rule)
+        if not _owned(r, desired) and _where(r) == _where(rule) and _selects_same(r, rule)
     ]
 
 
@@ -209,7 +209,7 @@ def _inseparable(
     """Expected rules whose foreign twins cannot be deleted alone: a deletion takes the first rule that says at least as much."""
     refused: set[t.Any] = set()
     while True:
-        taken = {key: _foreign(desired, rule, actual) for key, rule in expected.items() if key not in refused}
+        taken = {key: _unowned(desired, rule, actual) for key, rule in expected.items() if key not in refused}
         gone = [rule for rules in taken.values() for rule in rules]
         more = {
             key
@@ -232,15 +232,15 @@ def _would_hit(request: t.Mapping[str, t.Any], rule: t.Mapping[str, t.Any]) -> b
 def _place(
     plan: RulePlan,
     expected: t.Sequence[Data],
-    ours: t.Sequence[t.Mapping[str, t.Any]],
+    owned: t.Sequence[t.Mapping[str, t.Any]],
     adopted: t.Sequence[t.Mapping[str, t.Any]],
     taken: t.Container[int],
     purge: bool,
 ) -> None:
     """The rules of one family and priority. taken: priorities at which nobody can stand in."""
-    right = [rule for rule in expected if any(_same(rule, other) for other in ours)]
+    right = [rule for rule in expected if any(_same(rule, other) for other in owned)]
     missing = [rule for rule in expected if rule not in right]
-    wrong = [rule for rule in ours if not any(_same(other, rule) for other in expected)]
+    wrong = [rule for rule in owned if not any(_same(other, rule) for other in expected)]
     plan.unchanged += len(right)
     plan.rules.extend(expected)
     kept: list[Data] = []
@@ -296,7 +296,7 @@ def _where(rule: t.Mapping[str, t.Any]) -> tuple[int, int]:
     return rule["version"], rule["priority"]
 
 
-def _ours(rule: t.Mapping[str, t.Any], desired: RuleSpec) -> bool:
+def _owned(rule: t.Mapping[str, t.Any], desired: RuleSpec) -> bool:
     if rule["priority"] in KERNEL_PRIORITIES:
         return False
     return rule.get("protocol") == desired.protocol and desired.first <= rule["priority"] <= desired.last

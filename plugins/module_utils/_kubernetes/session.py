@@ -187,7 +187,7 @@ class Session:
         transport = self._connected()  # which may take its own time
         seconds = min(self.limits.request_seconds, deadline - time.monotonic())
         if seconds <= 0:
-            raise self.error(errors.TimedOut, request.operation, "no time is left" + self._whose(request.verb, 0))
+            raise self.error(errors.TimedOut, request.operation, "no time is left" + self._owner(request.verb, 0))
         try:
             with within(time.monotonic() + seconds):
                 answer = self._open(transport, request, seconds)
@@ -245,7 +245,7 @@ class Session:
                 )
             if time.monotonic() > deadline:
                 raise self.error(
-                    errors.TimedOut, operation, "the answer took too long" + self._whose(operation, deadline - begun)
+                    errors.TimedOut, operation, "the answer took too long" + self._owner(operation, deadline - begun)
                 )
             parts.append(part)
         return b"".join(parts)
@@ -285,7 +285,7 @@ class Session:
             where = f" to {self.access.server}" if connecting else ""
             reported = f"no {'connection' if connecting else 'answer'}{where} within {limit:.3g} s"
             return self.error(
-                kind, operation, reported if connecting else reported + self._whose(operation, seconds), retryable=False
+                kind, operation, reported if connecting else reported + self._owner(operation, seconds), retryable=False
             )
         system = [one for one in chain if isinstance(one, OSError) and one.strerror]
         why = system[0].strerror if system else type(chain[-1]).__name__
@@ -294,7 +294,7 @@ class Session:
             reported += f"; this controller finds no address for the name: see kubeconfig or api_url of clusters/{self.cluster}, or its DNS"
         return self.error(errors.Unreachable, operation, reported, retryable=False if refused else None)
 
-    def _whose(self, operation: str, seconds: float) -> str:
+    def _owner(self, operation: str, seconds: float) -> str:
         """Whose limit such a time is: one of the user's, or one that is built in."""
         whole, most = self.limits.list_seconds, self.limits.request_seconds
         if seconds < most - 0.5 and operation.startswith("list"):

@@ -17,8 +17,8 @@ from .._values.prefix_sets import PrefixSet
 from .._values.refused import ValueRefused
 from .._values.text import lower
 from .named_pools import Grants, Held, Wish, check_wish
-from .pools import Pool, Reserved, refuse_foreign
-from .reservations import Owner, Reservation, is_ours, matches_of, service_tag
+from .pools import Pool, Reserved, refuse_unowned
+from .reservations import Owner, Reservation, is_owned, matches_of, service_tag
 from .services import Service, address_of, annotated_address, counts
 from .sharing import Sharing, refusal_text, wants_to_share
 
@@ -60,7 +60,7 @@ def check_address_claims(
                 kind = special_kind(address)
                 if kind is not None:
                     raise ValueRefused("special_address", f"{address} is {kind}")
-                refuse_foreign(str(address), rules.others)
+                refuse_unowned(str(address), rules.others)
                 rules.reserved.refuse(str(address))
                 granted.check(service, str(address))
                 rows.setdefault(str(address), []).append(service)
@@ -89,7 +89,7 @@ def _holder(
         if rules.control_plane_tag and rules.control_plane_tag in reservation.tags:
             return ValueRefused("not_ours", f"{address} is the control plane's address")
         owned = [service for service in users if service_tag(service.namespace, service.name) in reservation.tags]
-        if is_ours(reservation, rules.owner):
+        if is_owned(reservation, rules.owner):
             # Reserved for a Service that is not among these: only its own name, which the tag hides, would fit.
             return owned[0].key if owned else rules.recorded.get(address, "another Service")
         if any(tag.startswith("cluster=") for tag in reservation.tags):
@@ -104,7 +104,7 @@ class _GrantCheck:
 
     def __init__(self, reservations: t.Sequence[Reservation], rules: AddressRules) -> None:
         self._rules = rules
-        self._own = {item.address: item for item in reservations if item.address and is_ours(item, rules.owner)}
+        self._own = {item.address: item for item in reservations if item.address and is_owned(item, rules.owner)}
         self._held = Held(rules.recorded)
 
     def check(self, service: Service, address: str) -> None:
@@ -152,7 +152,7 @@ def _settled(service: Service, reservations: t.Sequence[Reservation], settling: 
     text = service.ingress[0]
     holders = [item for item in reservations if item.address == text]
     mine = matches_of(holders, rules.owner, service.namespace, service.name)
-    if service.reported and holders and not mine and not wants_to_share(service) and is_ours(holders[0], rules.owner):
+    if service.reported and holders and not mine and not wants_to_share(service) and is_owned(holders[0], rules.owner):
         return service._replace(ingress=())
     desired = (
         settling.adopt
@@ -212,7 +212,7 @@ def _without(
     if service.address and goes(service.address):
         service = service._replace(address="")
     named = annotated_address(service, rules.backend)
-    if named and (annotation or service.ours) and goes(named):
+    if named and (annotation or service.owned) and goes(named):
         kept = {
             key: text
             for key, text in service.annotations.items()

@@ -14,7 +14,7 @@ import typing as t
 from .._values.addresses import parse_address
 from .._values.refused import ValueRefused, quoted
 from .._values.text import parse_json
-from .pools import Pool, Reserved, refuse_foreign
+from .pools import Pool, Reserved, refuse_unowned
 from .reservations import CREATED, Assignment, Reservation, carries
 
 NAMESPACE = "kube-system"
@@ -157,7 +157,7 @@ def believed(
     for ident, entry in ledger.items():
         try:
             if entry.address:
-                refuse_foreign(entry.address, others)
+                refuse_unowned(entry.address, others)
                 if any(tag.startswith("service=") for tag in entry.tags) or not any(
                     tag in besides for tag in entry.tags
                 ):

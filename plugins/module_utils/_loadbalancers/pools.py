@@ -101,7 +101,7 @@ def shared(pools: t.Mapping[str, Pool]) -> list[tuple[str, str, str]]:
     return [(one, other, str(next(iter(both)))) for one, other, both in pairs if both.size]
 
 
-def refuse_foreign(address: object, others: t.Mapping[str, Pool]) -> None:
+def refuse_unowned(address: object, others: t.Mapping[str, Pool]) -> None:
     """Raise ValueRefused ``outside_grant`` for an address that another cluster's pool has. ``others``: their pools by name."""
     for name, pool in sorted(others.items()):
         if address in pool:

@@ -145,7 +145,7 @@ def carries(tags: t.Iterable[str] | None, desired: t.Iterable[str]) -> bool:
     return set(desired) <= set(tags or ())
 
 
-def is_ours(reservation: Reservation, owner: Owner) -> bool:
+def is_owned(reservation: Reservation, owner: Owner) -> bool:
     """Whether an adopted usage tag and this cluster's tag are there. Without a cluster tag it is foreign (ccm 9.6)."""
     tags = set(reservation.tags)
     return owner.cluster_tag in tags and not tags.isdisjoint(owner.usage_tags)
@@ -159,7 +159,7 @@ def matches_of(
     return [
         item
         for item in reservations
-        if tag in item.tags and is_ours(item, owner) and version in (0, family_of(item) or version)
+        if tag in item.tags and is_owned(item, owner) and version in (0, family_of(item) or version)
     ]
 
 
@@ -216,7 +216,7 @@ def sweep(reservations: t.Iterable[Reservation], owner: Owner, force: bool = Fal
     _tag = owner.cluster_tag  # refuses at once, also for an empty list
     found = Sweep([], [], [])
     for item in reservations:
-        if not is_ours(item, owner):
+        if not is_owned(item, owner):
             found.keep.append(item.id)
         elif item.assignments and not force:
             found.blocked.append(item.id)

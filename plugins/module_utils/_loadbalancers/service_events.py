@@ -62,10 +62,10 @@ def plan_events(notices: t.Iterable[Notice], there: t.Iterable[Object], now: str
     """What to write. ``there``: the Events that we wrote and that the cluster still has; ``now`` as RFC 3339 in UTC, whole seconds."""
     known: dict[str, Object] = {}
     latest: dict[str, str] = {}
-    for one_of_ours in there:
-        uid = str((one_of_ours.get("involvedObject") or {}).get("uid") or "")
-        known[f"{one_of_ours['metadata'].get('namespace')}/{one_of_ours['metadata'].get('name')}"] = one_of_ours
-        latest[uid] = max(latest.get(uid, ""), str(one_of_ours.get("lastTimestamp") or ""))
+    for one_owned in there:
+        uid = str((one_owned.get("involvedObject") or {}).get("uid") or "")
+        known[f"{one_owned['metadata'].get('namespace')}/{one_owned['metadata'].get('name')}"] = one_owned
+        latest[uid] = max(latest.get(uid, ""), str(one_owned.get("lastTimestamp") or ""))
     found = []
     for one in sorted(set(notices))[:MOST]:
         event = known.get(f"{one.namespace}/{one.event}")

@@ -24,7 +24,7 @@ from .reservations import (
     Owner,
     Reservation,
     family_of,
-    is_ours,
+    is_owned,
     reservation_of,
     service_tag,
     service_tags,
@@ -270,14 +270,14 @@ def _order(service: Service, reservations: t.Sequence[Reservation], context: Con
 
 
 def _held(reservations: t.Iterable[Reservation], context: Context) -> int:
-    return len([item for item in reservations if item.state != DENIED and is_ours(item, context.owner)])
+    return len([item for item in reservations if item.state != DENIED and is_owned(item, context.owner)])
 
 
 def users_addresses(services: t.Iterable[Service], reservations: t.Iterable[Reservation], context: Context) -> int:
     """How many further prefixes counting Services bring along: they are announced too (give it as ``ordered``)."""
-    ours = {item.address for item in reservations if is_ours(item, context.owner)}
+    owned = {item.address for item in reservations if is_owned(item, context.owner)}
     return len(
-        {address_of(item, context.backend) for item in services if counts(item, context.our_class)} - ours - {""}
+        {address_of(item, context.backend) for item in services if counts(item, context.our_class)} - owned - {""}
     )
 
 
@@ -371,7 +371,7 @@ def orphans(
         tags = [tag for tag in item.tags if tag.startswith("service=")]
         family = family_of(item) if context.places is None else 0
         if (
-            not is_ours(item, context.owner)
+            not is_owned(item, context.owner)
             or not tags
             or item.address in in_use
             or any((tag, family) in desired for tag in tags)
@@ -464,7 +464,7 @@ def cost_plan(services: t.Sequence[Service], reservations: t.Sequence[Reservatio
     }
     placed = [order for dummy, order in sorted(orders, key=lambda row: row[0]) if order.service in whole]
     before = (
-        len([item for item in reservations if context.owner.cluster_uid and is_ours(item, context.owner)]) + brought
+        len([item for item in reservations if context.owner.cluster_uid and is_owned(item, context.owner)]) + brought
     )
     return CostPlan(placed, before, before + len(placed), context.max_prefixes, refused, whole)
 

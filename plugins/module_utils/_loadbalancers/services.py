@@ -61,7 +61,7 @@ class Service(t.NamedTuple):
     selector: t.Mapping[str, str] = {}
     labels: t.Mapping[str, str] = {}
     uid: str = ""
-    ours: frozenset[str] = frozenset()
+    owned: frozenset[str] = frozenset()
     held_back: bool = False
     leaving: bool = False
     giver: str = ""
@@ -141,7 +141,7 @@ def _part(service: Service, version: int, first: bool) -> Service:
 
 def named_addresses(service: Service) -> list[str]:
     """What its owner asks for in the annotation of whichever controller; not what we wrote there."""
-    names = [name for name in EVERY_ANNOTATION if name not in service.ours]
+    names = [name for name in EVERY_ANNOTATION if name not in service.owned]
     texts = [text.strip() for text in annotation(service.annotations, names)[:1024].split(",")[:_MOST_ASKED]]
     return [text for text in texts if text]
 

@@ -50,8 +50,8 @@ def text(proposal: Proposal) -> str:
 
 
 def _row(row: Row) -> str:
-    ours = ": " + ", ".join(row.ours) if row.ours else ""
-    return f"{row.key}{ours}{'; ' + row.remark if row.remark else ''} ({row.program}, {row.where})"
+    owned = ": " + ", ".join(row.owned) if row.owned else ""
+    return f"{row.key}{owned}{'; ' + row.remark if row.remark else ''} ({row.program}, {row.where})"
 
 
 def _comment(title: str, rows: t.Sequence[str]) -> list[str]:

@@ -20,7 +20,7 @@ class Key(t.NamedTuple):
 
     names: tuple[str, ...]
     fate: str
-    ours: tuple[str, ...] = ()
+    owned: tuple[str, ...] = ()
     remark: str = ""
 
 
@@ -54,8 +54,8 @@ def _by_name(program: Program) -> dict[str, Key]:
     return _INDEX[program.name]
 
 
-def _mapped(names: str, ours: str, remark: str = "") -> Key:
-    return Key(tuple(names.split()), MAPPED, tuple(ours.split()), remark)
+def _mapped(names: str, owned: str, remark: str = "") -> Key:
+    return Key(tuple(names.split()), MAPPED, tuple(owned.split()), remark)
 
 
 def _not_needed(names: str, why: str) -> Key:

@@ -32,7 +32,7 @@ class Row(t.NamedTuple):
     where: str
     key: str
     fate: str
-    ours: tuple[str, ...]
+    owned: tuple[str, ...]
     remark: str
 
 
@@ -107,7 +107,7 @@ class Proposal:
                 program.name, where, shown(name), UNKNOWN, (), "the reader does not know it: it counts for nothing here"
             )
         else:
-            row = Row(program.name, where, name, key.fate, key.ours, key.remark)
+            row = Row(program.name, where, name, key.fate, key.owned, key.remark)
         if row not in self.rows:
             self.rows.append(row)
 

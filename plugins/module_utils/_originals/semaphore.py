@@ -75,7 +75,7 @@ def read_mirror(one: Process, config_maps: ConfigMaps, into: Proposal) -> None:
     if local is None:
         return
     common = document.below("global")
-    for flag, variable, key, parse, ours in (
+    for flag, variable, key, parse, owned in (
         (
             "-mirror-svc-label-selector",
             "SSM_MIRROR_SVC_LABEL_SELECTOR",
@@ -102,14 +102,14 @@ def read_mirror(one: Process, config_maps: ConfigMaps, into: Proposal) -> None:
         configured = one.text(flag, variable)
         value = into.checked(one.where, flag, parse, configured) if configured else common.value(key, parse)
         if value:
-            into.say(None, ours, value, one.where)
+            into.say(None, owned, value, one.where)
             if key == "mirrorNamespace":
                 into.say(None, "coredns_rewrite_mirror_namespace", value, one.where)
-    for key, ours in (
+    for key, owned in (
         ("serviceSync", "service_mirror_service_sync"),
         ("endpointSliceSync", "service_mirror_endpoint_slice_sync"),
     ):
-        into.say(None, ours, bool(common.value(key, fields.flag)), one.where)
+        into.say(None, owned, bool(common.value(key, fields.flag)), one.where)
     zones = document.below("localCluster").value("zones", fields.zones)
     if zones:
         into.put(None, "service_mirror_zones", local, zones, one.where)

@@ -136,7 +136,7 @@ def _record(kind: Kind, row: Data, surveys: t.Mapping[str, Data]) -> Record:
     )
 
 
-def is_ours(row: t.Mapping[str, t.Any]) -> bool:
+def is_owned(row: t.Mapping[str, t.Any]) -> bool:
     """Whether an object of AWX was loaded by us."""
     return str(row.get("description") or "").endswith(MARK)
 

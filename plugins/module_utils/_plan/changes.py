@@ -85,7 +85,7 @@ def digest(kind: str, obj: Data) -> str:
     status, spec = mapping(obj, "status"), mapping(obj, "spec")
     desired = _SPEC.get(kind)
     annotations = mapping(metadata, "annotations")
-    silent = NOISE | published(metadata)
+    unreachable = NOISE | published(metadata)
     shown: dict[str, t.Any] = {name: value for name, value in obj.items() if name not in _META}
     if desired is not None:
         shown["spec"] = {name: spec.get(name) for name in desired}
@@ -95,7 +95,7 @@ def digest(kind: str, obj: Data) -> str:
         shown["ipam"] = [mapping(spec, "ipam").get("podCIDRs"), mapping(spec, "ipam", "pools").get("allocated")]
     shown["metadata"] = [
         mapping(metadata, "labels"),
-        {name: value for name, value in annotations.items() if name not in silent},
+        {name: value for name, value in annotations.items() if name not in unreachable},
         bool(metadata.get("deletionTimestamp")),
         metadata.get("uid"),
     ]

@@ -15,9 +15,9 @@ from .objects import (
     MANAGED_BY,
     MANAGED_BY_US,
     differences,
-    foreign_owners,
-    is_ours,
+    is_owned,
     normalise,
+    other_owners,
     ownable,
     owned_tree,
     redacted,
@@ -175,22 +175,22 @@ def plan_objects(
         elif state == "absent":
             if actual is None or _going(actual):
                 plan.unchanged += 1
-            elif adopt or may_delete(actual, manager, is_ours(actual, manager), named, kind=key.kind):
+            elif adopt or may_delete(actual, manager, is_owned(actual, manager), named, kind=key.kind):
                 deletes.setdefault((key.api_version, key.kind), []).append(key)
             else:
-                text = why_it_stays(actual, manager, key.kind) if is_ours(actual, manager) else "is not ours and stays"
+                text = why_it_stays(actual, manager, key.kind) if is_owned(actual, manager) else "is not ours and stays"
                 plan.refuse(label, "not_ours", text)
         elif actual is None:
             manifest = dict(desired[key])
-            change = Change(CREATE, key.kind, ident, None, redacted(manifest, fingerprint, ours=True))
+            change = Change(CREATE, key.kind, ident, None, redacted(manifest, fingerprint, owned=True))
             writes.append(Write(change, key, manifest, None, None, adopt, alone))
         elif _going(actual):
             plan.refuse(label, "terminating", "is being deleted; run again when it is gone")
         else:
             _compare(plan, writes, key, ident, desired[key], actual, manager, adopt, alone)
 
-    ours = {key for key in read.purgeable if key in read.objects and is_ours(read.objects[key], manager)}
-    for key in sorted(key for key in ours if not _going(read.objects[key])):
+    owned = {key for key in read.purgeable if key in read.objects and is_owned(read.objects[key], manager)}
+    for key in sorted(key for key in owned if not _going(read.objects[key])):
         if state == "absent" or key not in desired:
             listed = deletes.setdefault((key.api_version, key.kind), [])
             if key in listed:
@@ -201,10 +201,10 @@ def plan_objects(
                 label = f"{key.kind} {cluster}/{key.short}"
                 plan.refuse(label, "not_ours", why_it_stays(read.objects[key], manager, key.kind))
     for (api_version, kind), keys in sorted(deletes.items(), key=lambda item: (-rank(item[0][1]), item[0])):
-        owned = [key for key in ours if (key.api_version, key.kind) == (api_version, kind)]
+        of_kind = [key for key in owned if (key.api_version, key.kind) == (api_version, kind)]
         if state == "present":
             remaining = sum(1 for key in desired if (key.api_version, key.kind) == (api_version, kind))
-            refusal = check_budget(cluster, kind, len(owned), len(keys), remaining, max_deletes, confirm_empty)
+            refusal = check_budget(cluster, kind, len(of_kind), len(keys), remaining, max_deletes, confirm_empty)
             if refusal:
                 plan.refused.append(refusal)
                 continue
@@ -225,7 +225,7 @@ def plan_release(cluster: str, desired: t.Iterable[Key], read: Read, manager: st
     plan, writes = Plan(), []
     for key in sorted({*desired, *read.purgeable}):
         obj = read.objects.get(key)
-        if obj is None or not is_ours(obj, manager):
+        if obj is None or not is_owned(obj, manager):
             plan.unchanged += 1
             continue
         change = Change(UPDATE, key.kind, f"{cluster}/{key.short}", {"owner": manager}, {"owner": None})
@@ -277,16 +277,16 @@ def _compare(
     stale = stale_fields(owned_tree(actual, manager, "Apply"), manifest)
     extra = surplus(manifest, actual, manager) if alone else {}
     owners = others(actual, manager) if alone else []
-    taking = adopt and not is_ours(actual, manager)
+    taking = adopt and not is_owned(actual, manager)
     if not paths and not stale and not extra and not owners and not taking:
         plan.unchanged += 1
         return
     label = f"{key.kind} {ident}"
     if not adopt:
-        if not is_ours(actual, manager):
+        if not is_owned(actual, manager):
             plan.refuse(label, "not_ours", f"exists, is not ours and differs in {_shown(paths)}; it is left alone")
             return
-        taken = foreign_owners(actual, manager, paths)
+        taken = other_owners(actual, manager, paths)
         if taken:
             plan.refuse(
                 label,
@@ -297,7 +297,7 @@ def _compare(
     meta = actual["metadata"]
     shape = tree_of([path for path in paths + stale + _ends(extra) if path])
     if shape:
-        before, after = redacted(actual, fingerprint), redacted(manifest, fingerprint, ours=True)
+        before, after = redacted(actual, fingerprint), redacted(manifest, fingerprint, owned=True)
         change = Change(UPDATE, key.kind, ident, _part(before, shape), _part(after, shape))
     else:
         # as desired already, but for whose it is

@@ -121,7 +121,7 @@ def merge_trees(trees: t.Sequence[t.Any], depth: int = 40) -> Tree:
     return merged
 
 
-def is_ours(obj: t.Mapping[str, t.Any], manager: str) -> bool:
+def is_owned(obj: t.Mapping[str, t.Any], manager: str) -> bool:
     """True when the object, and not just an annotation on it, is ours.
 
     That is: our manager *applied* (operation Apply) something outside metadata; or it applied the managed-by label with
@@ -188,7 +188,7 @@ _SERVER_METADATA = frozenset(
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def stripped(obj: t.Mapping[str, t.Any], ours: bool = False) -> dict[str, t.Any]:
+def stripped(obj: t.Mapping[str, t.Any], owned: bool = False) -> dict[str, t.Any]:
     """An object without what the server fills in: for diffs, and for comparing before with after.
 
     ours: a manifest of our own making, whose parts are shared instead of copied as deep as is safe.
@@ -201,12 +201,12 @@ def stripped(obj: t.Mapping[str, t.Any], ours: bool = False) -> dict[str, t.Any]
         shown["metadata"]["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
         if not shown["metadata"]["annotations"]:
             del shown["metadata"]["annotations"]
-    return shown if ours else {key: _bounded(value, 32) for key, value in shown.items()}
+    return shown if owned else {key: _bounded(value, 32) for key, value in shown.items()}
 
 
-def redacted(obj: t.Mapping[str, t.Any], fingerprint: t.Callable[[str], str], ours: bool = False) -> dict[str, t.Any]:
+def redacted(obj: t.Mapping[str, t.Any], fingerprint: t.Callable[[str], str], owned: bool = False) -> dict[str, t.Any]:
     """stripped(), and a Secret's values as fingerprints (T19)."""
-    shown = stripped(obj, ours)
+    shown = stripped(obj, owned)
     if obj.get("kind") == "Secret":
         for part in ("data", "stringData"):
             if isinstance(shown.get(part), dict):
@@ -364,9 +364,7 @@ def stale_fields(tree: t.Any, desired: t.Any, path: tuple[str, ...] = ()) -> lis
     return found
 
 
-def foreign_owners(
-    obj: t.Mapping[str, t.Any], manager: str, paths: t.Iterable[tuple[str, ...]]
-) -> list[tuple[str, str]]:
+def other_owners(obj: t.Mapping[str, t.Any], manager: str, paths: t.Iterable[tuple[str, ...]]) -> list[tuple[str, str]]:
     """(path, manager) of fields to be changed that others own and we do not: server-side apply would conflict there.
 
     What happens inside keyed lists is left to the server.

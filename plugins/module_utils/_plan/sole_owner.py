@@ -123,7 +123,7 @@ NOBODY = "before-first-apply"
 
 def handed_over(
     obj: Object,
-    is_ours: t.Callable[[Object], bool],
+    is_owned: t.Callable[[Object], bool],
     heir: str = NOBODY,
     operation: str = "Update",
     within: t.Callable[[Path], bool] | None = None,
@@ -135,7 +135,7 @@ def handed_over(
     """
     made: list[dict[str, t.Any]] = []
     given: dict[tuple[str, str], list[dict[str, t.Any]]] = {}
-    for entry, leaves in _record(obj, is_ours):
+    for entry, leaves in _record(obj, is_owned):
         goes = [leaf for leaf in leaves or () if within is None or within(leaf)]
         if not goes or leaves is None:
             made.append(entry)
@@ -338,7 +338,7 @@ def _applied(obj: Object, manager: str) -> set[Path]:
     leaves = [
         leaf
         for entry in record_of(obj)
-        if _ours(entry, manager)
+        if _owned(entry, manager)
         for part, inner in entry["fieldsV1"].items()
         for leaf in _leaves(inner, (part,))
     ]
@@ -347,10 +347,10 @@ def _applied(obj: Object, manager: str) -> set[Path]:
 
 
 def _our_metadata(obj: Object, manager: str) -> set[Path]:
-    parts = [entry["fieldsV1"].get("f:metadata") for entry in record_of(obj) if _ours(entry, manager)]
+    parts = [entry["fieldsV1"].get("f:metadata") for entry in record_of(obj) if _owned(entry, manager)]
     leaves = [leaf for part in parts if part for leaf in _leaves(part, ("f:metadata",))]
     return {leaf for leaf in leaves if len(leaf) > 2 and leaf[1] in ("f:labels", "f:annotations") and leaf[-1] != "."}
 
 
-def _ours(entry: Object, manager: str) -> bool:
+def _owned(entry: Object, manager: str) -> bool:
     return entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")

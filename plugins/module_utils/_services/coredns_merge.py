@@ -70,10 +70,10 @@ def merge(text: str, fabric: str, blocks: t.Sequence[Block]) -> str:
     theirs = server_blocks(parts.before) + server_blocks(parts.after)
     if not blocks:
         return parts.before + parts.after
-    ours = {key_of(zone) for block in blocks for zone in block.zones}
+    owned = {key_of(zone) for block in blocks for zone in block.zones}
     for block in theirs:
         for address in block.addresses:
-            if key_of(address) in ours:
+            if key_of(address) in owned:
                 raise ValueRefused(
                     "not_ours",
                     f"a server block that is not ours has the zone {quoted(address)}; remove it, we leave it alone",

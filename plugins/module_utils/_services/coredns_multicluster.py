@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.object_plan import Key, Read, Write, plan_objects
-from .._plan.objects import is_ours
+from .._plan.objects import is_owned
 from .._plan.plan import Plan
 from .._values.refused import ValueRefused, quoted
 from .._values.text import dicts_of, mapping, parse_subdomain
@@ -126,5 +126,5 @@ def plan_rights(cluster: str, namespace: str, found: Found, desired: bool, manag
     read = Read(found.rights, frozenset(), frozenset(), {key[:2]: False for key in (ROLE, BINDING)})
     if desired:
         return plan_objects(cluster, manifests(namespace, account_of(found.deployment)), read, manager)
-    ours: dict[Key, dict[str, t.Any]] = {key: {} for key, actual in found.rights.items() if is_ours(actual, manager)}
-    return plan_objects(cluster, ours, read, manager, state="absent", named=True)
+    owned: dict[Key, dict[str, t.Any]] = {key: {} for key, actual in found.rights.items() if is_owned(actual, manager)}
+    return plan_objects(cluster, owned, read, manager, state="absent", named=True)

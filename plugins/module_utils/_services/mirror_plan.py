@@ -92,12 +92,12 @@ def release_cluster(
     """
     objects = objects_of(here, options.namespace)
     scope = Scope(local, {}, sources, sources, options, _mine(objects, manager), manager, "released")
-    ours = [one for one in marked(scope, objects) if one.sweeping and one.key in scope.mine]
+    swept = [one for one in marked(scope, objects) if one.sweeping and one.key in scope.mine]
     sliced = {
-        one.labels.get(SERVICE_NAME, "") for one in ours if one.key.kind == "EndpointSlice" and one.mark[0] == MIRROR
+        one.labels.get(SERVICE_NAME, "") for one in swept if one.key.kind == "EndpointSlice" and one.mark[0] == MIRROR
     }
     given_back = [
-        one.key for one in ours if one.mark[0] != MIRROR or one.labels.get(SERVICE_NAME, one.key.name) not in sliced
+        one.key for one in swept if one.mark[0] != MIRROR or one.labels.get(SERVICE_NAME, one.key.name) not in sliced
     ]
     plan, writes = plan_release(local, objects, given_back, manager)
     for name in sorted(sliced):
@@ -172,18 +172,18 @@ def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, mine: t.C
     settled = Settled({}, set(), set(), set())
     for bundle in bundles:
         found = {key: objects[key] for key in bundle.manifests if key in objects}
-        foreign = sorted([key for key in found if key not in mine])
-        reasons = {_reason(key, found[key], bundle.manifests[key]) for key in foreign} if foreign else _NO_REASONS
-        if foreign and not (adopt and reasons == {"adoptable"}):
+        unowned = sorted([key for key in found if key not in mine])
+        reasons = {_reason(key, found[key], bundle.manifests[key]) for key in unowned} if unowned else _NO_REASONS
+        if unowned and not (adopt and reasons == {"adoptable"}):
             settled.keep.update(bundle.manifests)
-            name = f"{foreign[0].kind} {foreign[0].short}"
+            name = f"{unowned[0].kind} {unowned[0].short}"
             if reasons == {"adoptable"}:
                 plan.refuse(bundle.label, "adoptable", f"{name} is the original program's; set adopt to take it over")
             else:
                 plan.refuse(bundle.label, "not_ours", f"{name} exists and is not ours; it is left alone")
             continue
-        if foreign:
-            settled.adopted.update(foreign)
+        if unowned:
+            settled.adopted.update(unowned)
         for key, manifest in bundle.manifests.items():
             actual = objects.get(key)
             if actual is not None and key.kind == "Service" and must_recreate(manifest, actual):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.object_plan import Key, Read, Write, plan_objects
-from .._plan.objects import inside, is_ours, owned_tree
+from .._plan.objects import inside, is_owned, owned_tree
 from .._plan.plan import DELETE, UPDATE, Change, Plan
 from .._plan.sole_owner import others, release_patch, surplus
 from .global_services import GLOBAL, MIRRORED_SLICE
@@ -39,7 +39,7 @@ def owned(obj: Object, manager: str) -> bool:
 
     Endpoints without any address have nothing but their labels.
     """
-    if is_ours(obj, manager):
+    if is_owned(obj, manager):
         return True
     labels = inside(owned_tree(obj, manager, "Apply"), "f:metadata", "f:labels")
     return any("f:" + label in labels for label in _OUR_LABELS)

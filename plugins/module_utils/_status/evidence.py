@@ -60,8 +60,8 @@ def judge(facts: Facts) -> dict[str, Verdict]:
             {name: of_capability(name, plans.get(name), applied.get(name)), "proxied": unproxied(name, found)}
         )
         if name == LOAD_BALANCERS:
-            silent = unannounced(name, plans.get(name), announcing(mesh, found), cut_clusters(facts))
-            parts[name] = combine({name: parts[name], "announced": silent, "held": contested(name, mesh, found)})
+            unreachable = unannounced(name, plans.get(name), announcing(mesh, found), cut_clusters(facts))
+            parts[name] = combine({name: parts[name], "announced": unreachable, "held": contested(name, mesh, found)})
     if not parts and facts.get("limit"):
         parts["scope"] = Verdict(
             unproven=(

@@ -454,10 +454,10 @@ def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> list[Data
                     if prefix in node["announces_since"]:
                         since.setdefault(prefix.partition("/")[0], {})[node["host"]] = node["announces_since"][prefix]
         for row in (facts["clusters"][name] or {}).get("addresses") or ():
-            by, ours = announcing.get(row["address"], []), balancers.get(name) or {}
-            unannounced = {str(one.get("address")) for one in ours.get("unannounced") or ()}
+            by, owned = announcing.get(row["address"], []), balancers.get(name) or {}
+            unannounced = {str(one.get("address")) for one in owned.get("unannounced") or ()}
             unannounced.update(
-                text.partition("/")[0] for text in (ours.get("announce") or () if ours.get("nodes") else ())
+                text.partition("/")[0] for text in (owned.get("announce") or () if owned.get("nodes") else ())
             )
             rows.append(
                 dict(

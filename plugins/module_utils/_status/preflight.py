@@ -43,7 +43,7 @@ PROGRAMS = (
     ("apinetlet", "tenants' networks"),
 )
 #: Refusals of plans that say that something belongs to somebody else.
-FOREIGN = frozenset(
+UNOWNED = frozenset(
     (
         "not_ours",
         "adoptable",
@@ -109,7 +109,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
         note(ERROR, row["cluster"], row["reason"], row["message"])
     for row in facts.get("refused") or ():
         note(
-            ERROR if row["reason"] in FOREIGN or row.get("stops") else WARNING,
+            ERROR if row["reason"] in UNOWNED or row.get("stops") else WARNING,
             row["where"],
             row["reason"],
             f"{row['object']}: {row['message']}",
@@ -201,9 +201,9 @@ def _of_node(
     own = {device.get("listen_port"): device.get("name") for device in node.get("devices") or () if device.get("ours")}
     for row in node.get("conflicts") or ():
         yield row["level"], row["reason"], row["message"]
-    foreign = {device.get("name") for device in node.get("devices") or () if not device.get("ours")}
+    unowned = {device.get("name") for device in node.get("devices") or () if not device.get("ours")}
     for device in devices:
-        if device.get("name") in foreign:
+        if device.get("name") in unowned:
             yield ERROR, "adoptable", f"device {device['name']} is there and not ours"
             continue
         port = device.get("listen_port")

@@ -155,7 +155,7 @@ def unannounced(
             found.append(
                 f"{name}: cluster {cluster}: nobody announces {entry['address']} ({entry['service']}): {entry['reason']}"
             )
-        missing = [] if cluster in cut else silent_networks(row, announcing.get(cluster, ()))
+        missing = [] if cluster in cut else unreachable_networks(row, announcing.get(cluster, ()))
         if missing:
             message = "{0}: cluster {1}: no speaker of {2} announces {3} to a neighbour that listens: look at its sessions, then run site"
             found.append(
@@ -175,7 +175,7 @@ def unannounced(
     return Verdict(unproven=tuple(found))
 
 
-def silent_networks(row: t.Mapping[str, t.Any], announced: t.Collection[str]) -> list[str]:
+def unreachable_networks(row: t.Mapping[str, t.Any], announced: t.Collection[str]) -> list[str]:
     """Of one cluster, the networks that speakers of ours are there for and do not announce."""
     return (
         [str(network) for network in row.get("announce") or () if network not in announced] if row.get("nodes") else []

@@ -202,8 +202,8 @@ def _make(turn: ObjectTurn, kind: str, called: str, spec: t.Mapping[str, t.Any])
 def _without_claimer(view: View, kind: str, living: t.Container[str]) -> t.Iterator[ObjectTurn]:
     """Claim objects whose claimer is gone, or is another object now. Only those of our namespace are ours to judge."""
     for obj in view.every(APINET, kind):
-        ours = text(obj, "spec", "claimRef", "namespace") == view.options.apinet_namespace
-        if ours and text(obj, "spec", "claimRef", "uid") not in living:
+        owned = text(obj, "spec", "claimRef", "namespace") == view.options.apinet_namespace
+        if owned and text(obj, "spec", "claimRef", "uid") not in living:
             turn = ObjectTurn(view, kind, obj)
             turn.remove_twin(obj, GIVE_UP)
             yield turn

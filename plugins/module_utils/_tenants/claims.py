@@ -15,7 +15,7 @@ from .._plan.plan import Refusal
 from .._values.refused import ValueRefused, quoted
 from .._values.text import parse_subdomain
 from .fields import Object, deleting, entries, get, name, namespace, text, uid
-from .links import LONGEST_LABEL, claimer, foreign, interface_id_or_none, linked, message, parse_network_id
+from .links import LONGEST_LABEL, claimer, interface_id_or_none, linked, message, parse_network_id, unowned
 from .networks import accepted
 from .options import (
     DEPENDENTS,
@@ -129,7 +129,7 @@ def _check(lookup: _Lookup, kind: str, source: Object, holders: t.Mapping[str, l
     if kind != NETWORK_INTERFACE:
         for twin_kind in (TWIN_KINDS[kind], DEPENDENTS.get(TWIN_KINDS[kind], "")):
             made = view.twin(twin_kind, ident) if twin_kind else None
-            reason = foreign(kind, made, view.options) if made is not None else ""
+            reason = unowned(kind, made, view.options) if made is not None else ""
             if reason:
                 raise ValueRefused(reason, message(reason, twin_kind))
     if deleting(source):

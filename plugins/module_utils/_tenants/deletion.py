@@ -10,7 +10,7 @@ from .._plan.budget import check_budget
 from .._plan.object_plan import Key
 from .fields import Object, controller, deleting, name, namespace, uid
 from .interfaces import release, release_patch
-from .links import foreign, has_finalizer, linked, message, without_finalizer
+from .links import has_finalizer, linked, message, unowned, without_finalizer
 from .object_turn import DELETE, DELETE_NETWORK, LAST, RELEASE, REMOVE, ObjectTurn, Step
 from .options import (
     DEPENDENTS,
@@ -102,19 +102,19 @@ def plan_collection(view: View, kind: str) -> list[ObjectTurn]:
     turns = [_collect(view, kind, twin) for twin in gone]
     if kind == NETWORK_INTERFACE:
         return turns
-    ours = [twin for twin in gone if not foreign(kind, twin, view.options)]
+    removable = [twin for twin in gone if not unowned(kind, twin, view.options)]
     owned = [
         twin
         for twin in view.twins(TWIN_KINDS[kind])
-        if linked(kind, twin, view.options.profile) and not foreign(kind, twin, view.options)
+        if linked(kind, twin, view.options.profile) and not unowned(kind, twin, view.options)
     ]
-    deletes = len([twin for twin in ours if not deleting(twin)])
+    deletes = len([twin for twin in removable if not deleting(twin)])
     refusal = check_budget(
         "source",
         kind,
         len(owned),
         deletes,
-        len(owned) - len(ours),
+        len(owned) - len(removable),
         view.options.max_deletes,
         view.options.confirm_empty,
     )
@@ -130,7 +130,7 @@ def _collect(view: View, kind: str, twin: Object) -> ObjectTurn:
     link = linked(kind, twin, view.options.profile)
     if link is not None:
         turn.source = Key(view.options.profile.source, kind, link.namespace, link.name)
-    reason = foreign(kind, twin, view.options)
+    reason = unowned(kind, twin, view.options)
     if kind == NETWORK_INTERFACE:
         turn.patch_twin(RELEASE, twin, release_patch(turn), "released")
     elif reason:
@@ -150,8 +150,8 @@ def plan_orphans(view: View, kind: str) -> t.Iterator[ObjectTurn]:
     living = {name(twin) for twin in view.twins(main)}
     for dependent in view.twins(DEPENDENTS[main]):
         owner = controller(dependent) or {}
-        ours = linked(kind, dependent, view.options.profile) is not None and not foreign(kind, dependent, view.options)
-        if ours and owner.get("kind") == main and owner.get("name") not in living and not deleting(dependent):
+        owned = linked(kind, dependent, view.options.profile) is not None and not unowned(kind, dependent, view.options)
+        if owned and owner.get("kind") == main and owner.get("name") not in living and not deleting(dependent):
             link = linked(kind, dependent, view.options.profile)
             if link is not None and in_watch(link.namespace, view.options):
                 turn = ObjectTurn(view, kind, dependent)

@@ -264,13 +264,13 @@ def leftovers(manifest: Object, current: Object, owned: t.Sequence[tuple[str, ..
 
 
 def _second_controllers(manifest: Object, current: Object) -> list[t.Any]:
-    ours = {ref.get("uid") for ref in entries(manifest, "metadata", "ownerReferences")}
-    if not ours:
+    owned = {ref.get("uid") for ref in entries(manifest, "metadata", "ownerReferences")}
+    if not owned:
         return []
     return [
         ref
         for ref in entries(current, "metadata", "ownerReferences")
-        if ref.get("controller") is True and ref.get("uid") not in ours
+        if ref.get("controller") is True and ref.get("uid") not in owned
     ]
 
 

@@ -91,10 +91,10 @@ def claim_twin(turn: ObjectTurn, index: Index) -> dict[str, t.Any] | None:
             turn.wait("twin_deleting", "the interface is being deleted on the network side")
             return None
         index.taken.add(uid(mine))
-    ours = link_labels(NETWORK_INTERFACE, source, profile)
-    if any(labels(mine).get(key) != value for key, value in ours.items()):
+    owned = link_labels(NETWORK_INTERFACE, source, profile)
+    if any(labels(mine).get(key) != value for key, value in owned.items()):
         # also the name in the labels of a twin that is ours is forced, like on every other
-        turn.patch_twin(CLAIM, mine, {"metadata": {"labels": ours}}, stops=False)
+        turn.patch_twin(CLAIM, mine, {"metadata": {"labels": owned}}, stops=False)
     return mine
 
 

@@ -69,8 +69,8 @@ def with_finalizer(kind: str, source: Object, profile: Profile = ONMETAL) -> dic
 
 def without_finalizer(kind: str, source: Object, profile: Profile = ONMETAL) -> dict[str, t.Any]:
     """The patch that takes our finalizer away and keeps the others."""
-    ours = profile.finalizer(kind)
-    return {"metadata": {"finalizers": [item for item in items(source, "metadata", "finalizers") if item != ours]}}
+    owned = profile.finalizer(kind)
+    return {"metadata": {"finalizers": [item for item in items(source, "metadata", "finalizers") if item != owned]}}
 
 
 def controller_reference(owner: Object, profile: Profile = ONMETAL) -> dict[str, t.Any]:
@@ -86,10 +86,10 @@ def controller_reference(owner: Object, profile: Profile = ONMETAL) -> dict[str,
 
 # -- who may write a twin: the field managers that applied it say so (decisions 1 and 32)
 
-ADOPTABLE, NOT_OURS = "adoptable", "not_ours"
+ADOPTABLE, UNOWNED = "adoptable", "not_ours"
 
 
-def foreign(kind: str, twin: Object, options: Options) -> str:
+def unowned(kind: str, twin: Object, options: Options) -> str:
     """ "" for a twin that is ours to write, else why not: ADOPTABLE or NOT_OURS. ``kind``: of its source object.
 
     Where no server has noted who wrote what, the labels alone decide, and they were looked at already.
@@ -98,7 +98,7 @@ def foreign(kind: str, twin: Object, options: Options) -> str:
     if options.adopt or not noted or options.profile.field_manager in appliers(noted):
         return ""
     theirs = PROFILES[options.profile.name].field_manager in appliers(noted)
-    return ADOPTABLE if theirs or linked(kind, twin, options.profile) is not None else NOT_OURS
+    return ADOPTABLE if theirs or linked(kind, twin, options.profile) is not None else UNOWNED
 
 
 def appliers(noted: t.Sequence[t.Mapping[str, t.Any]]) -> set[str]:

@@ -61,7 +61,7 @@ def plan_nat(gateway: Object, interfaces: t.Sequence[Object], table: t.Sequence[
     size = get(gateway, "spec", "portsPerNetworkInterface")
     count = blocks_per_address(size)
     network = text(gateway, "spec", "networkRef", "name")
-    ours = uid(gateway)
+    owned = uid(gateway)
     offered = list(dict.fromkeys(addresses(gateway, "spec", "ips")))
     kept = _existing(table, offered, size, count)
     claims: dict[str, str | None] = {}
@@ -72,13 +72,13 @@ def plan_nat(gateway: Object, interfaces: t.Sequence[Object], table: t.Sequence[
         claim = claim_of(interface, family)
         claims[name(interface)] = claim
         if text(interface, "spec", "networkRef", "name") != network:
-            if claim == ours:
+            if claim == owned:
                 claims[name(interface)] = None
-        elif claim is not None and claim != ours:
+        elif claim is not None and claim != owned:
             continue
-        elif claim == ours and not suitable(interface, family):
+        elif claim == owned and not suitable(interface, family):
             claims[name(interface)] = None
-        elif claim == ours:
+        elif claim == owned:
             if uid(interface) in kept:
                 served[name(interface)] = kept[uid(interface)]
             else:
@@ -90,7 +90,7 @@ def plan_nat(gateway: Object, interfaces: t.Sequence[Object], table: t.Sequence[
     requested = len(served) + len(claimed) + len(new)
     for interface in claimed + new:
         block = next(free, None)
-        claims[name(interface)] = ours if block is not None else None
+        claims[name(interface)] = owned if block is not None else None
         if block is not None:
             served[name(interface)] = block
     rows = {name(interface): interface for interface in interfaces}

@@ -49,10 +49,10 @@ def _target(source: Object, entry: t.Mapping[str, t.Any]) -> tuple[str, str]:
 
 def accepted(source: Object) -> list[tuple[dict[str, t.Any], dict[str, t.Any]]]:
     """(incoming entry, our entry) of the peerings that this network asks for as well, in the order of the incoming."""
-    ours = {_target(source, entry): entry for entry in reversed(entries(source, "spec", "peerings"))}
+    owned = {_target(source, entry): entry for entry in reversed(entries(source, "spec", "peerings"))}
     found = []
     for incoming in entries(source, "spec", "incomingPeerings"):
-        entry = ours.get((text(incoming, "namespace") or namespace(source), text(incoming, "name")))
+        entry = owned.get((text(incoming, "namespace") or namespace(source), text(incoming, "name")))
         if entry is not None and text(entry, "name"):
             found.append((incoming, entry))
     return found

@@ -255,19 +255,19 @@ def _instances(view: View, daemon: Object) -> ObjectTurn:
     turn = ObjectTurn(view, DAEMON_SET, daemon)
     template = get(daemon, "spec", "template") or {}
     selector = get(daemon, "spec", "nodeSelector")
-    ours = []
+    owned = []
     for instance in view.twins(INSTANCE):
         owner = controller(instance)
         if owner is not None and owner.get("uid") == uid(daemon):
-            ours.append(instance)
+            owned.append(instance)
         elif owner is None and selects(selector, labels(instance)) and not deleting(instance):
             references = items(instance, "metadata", "ownerReferences")
             reference = controller_reference(dict(daemon, kind=DAEMON_SET), view.options.profile)
             turn.patch_twin(TAKE, instance, {"metadata": {"ownerReferences": references + [reference]}})
-            ours.append(instance)
+            owned.append(instance)
     spec = get(template, "spec") or {}
-    plan = plan_daemon(spec, view.every(APINET, NODE), ours)
-    for instance in ours:
+    plan = plan_daemon(spec, view.every(APINET, NODE), owned)
+    for instance in owned:
         if name(instance) in plan.delete:
             turn.remove_twin(instance, FREE)
         elif not deleting(instance):

@@ -48,7 +48,7 @@ REVERSE_PATH_FILTER, REWRITE_MISSING, ROUTE_MISSING, ROUTE_SHADOWED = (
     "route_missing",
     "route_shadowed",
 )
-RULE_SHADOWED, STALE_ENDPOINT, TARGET_SILENT, TRANSLATION_MISSING, UDP_BLOCKED = (
+RULE_SHADOWED, STALE_ENDPOINT, TARGET_UNREACHABLE, TRANSLATION_MISSING, UDP_BLOCKED = (
     "rule_shadowed",
     "stale_endpoint",
     "target_silent",
@@ -90,7 +90,7 @@ MENDS = {
     ROUTE_SHADOWED: "remove the route on {host} that is named, or its origin",
     RULE_SHADOWED: "remove the rule on {host} that is named, or give it a priority behind ours",
     STALE_ENDPOINT: "run the mesh again on {host}, so that both ends agree on where the other listens",
-    TARGET_SILENT: "look at the program behind the address: the packet was delivered and nothing came back",
+    TARGET_UNREACHABLE: "look at the program behind the address: the packet was delivered and nothing came back",
     TRANSLATION_MISSING: "run the mesh again on {host}; a connection that is older than its table is forgotten then",
     UDP_BLOCKED: "let UDP between the two endpoints pass, in both directions (firewalls, security groups)",
     UDP_BLOCKED_ONE_WAY: "let UDP pass in the direction that is named (firewalls, security groups)",

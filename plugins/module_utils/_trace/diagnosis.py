@@ -125,7 +125,7 @@ class Judge:
             return (OPEN if found.cause == causes.NOT_EXPLAINED else FAILS), self._with_report(flow, found)
         if flow.udp and self._delivered(flow):
             return (FAILS, self._unheard(flow)) if self._nobody_listens(flow) else (ARRIVES, None)
-        found = self._silent(flow) or self._one_way(flow, back, BACK)
+        found = self._unreachable(flow) or self._one_way(flow, back, BACK)
         if found is None and not sent and there.arrived and back.arrived and not self.seen.armed:
             return OPEN, None
         found = found or self._no_answer(flow)
@@ -218,9 +218,9 @@ class Judge:
 
     def _refused(self, flow: Flow) -> Finding:
         place = place_text(flow.packet.version, flow.packet.dst, flow.packet.port)
-        silent = self._nobody_listens(flow)
-        if self._delivered(flow) or silent or flow.end not in self.seen.armed:
-            confidence = PROVEN if self._delivered(flow) or silent else LIKELY
+        unreachable = self._nobody_listens(flow)
+        if self._delivered(flow) or unreachable or flow.end not in self.seen.armed:
+            confidence = PROVEN if self._delivered(flow) or unreachable else LIKELY
             return self._finding(
                 flow, causes.PORT_CLOSED, FORWARD, flow.end, f"{place} refuses the connection", "", confidence
             )
@@ -299,7 +299,7 @@ class Judge:
             and (flow.start != flow.end or bool(found.outs))
         )
 
-    def _silent(self, flow: Flow) -> Finding | None:
+    def _unreachable(self, flow: Flow) -> Finding | None:
         """The packet was handed over, and nothing came out of the target."""
         if (
             not self._delivered(flow)
@@ -309,7 +309,7 @@ class Judge:
             return None
         place = place_text(flow.packet.version, flow.packet.dst, flow.packet.port)
         text = f"{flow.end} handed it to {place}, and nothing came back from there"
-        return self._finding(flow, causes.TARGET_SILENT, FORWARD, flow.end, text)
+        return self._finding(flow, causes.TARGET_UNREACHABLE, FORWARD, flow.end, text)
 
     def _one_way(self, flow: Flow, walk: Walk, direction: str) -> Finding | None:
         """What is wrong with one direction; None where it came to its end, or nothing tells otherwise."""

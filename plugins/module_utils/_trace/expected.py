@@ -44,8 +44,8 @@ class Walk(t.NamedTuple):
 class Walker:
     """Ways through the facts of nodes, with what the mesh's plan says of them."""
 
-    def __init__(self, nodes: t.Mapping[str, Node], mesh: Mesh, silent: t.Mapping[str, str] | None = None) -> None:
-        self.nodes, self.mesh, self.silent = nodes, mesh, silent or {}
+    def __init__(self, nodes: t.Mapping[str, Node], mesh: Mesh, unreachable: t.Mapping[str, str] | None = None) -> None:
+        self.nodes, self.mesh, self.unreachable = nodes, mesh, unreachable or {}
         self.tunnels = Tunnels(nodes, mesh)
 
     def walk(self, packet: Packet, start: str, end: str, from_pod: bool, direction: str = FORWARD) -> Walk:
@@ -115,7 +115,7 @@ class Walker:
         return Fault(causes.KUBE_PROXY_OFF, start, stage, text, hosts[0], "nft list ruleset", dev, LIKELY)
 
     def _why(self, host: str) -> str:
-        return ": " + printable(self.silent[host]) if self.silent.get(host) else ""
+        return ": " + printable(self.unreachable[host]) if self.unreachable.get(host) else ""
 
     # -- on a node -----------------------------------------------------------------------------------------------------
 

@@ -108,7 +108,7 @@ class Link(t.NamedTuple):
     kind: str
     up: bool
     mtu: int
-    ours: bool
+    owned: bool
     #: Whether it has an IPv4 address.
     numbered: bool = False
 

@@ -65,11 +65,11 @@ def our_rule(node: Node, mesh: Mesh, version: int) -> Rule | None:
 
 def own_route(here: Node, mesh: Mesh, version: int, desired: str, packet: Packet) -> tuple[Route | None, Rule | None]:
     """The route by the mesh's device that holds the target, with the rule that leads to it."""
-    ours = our_rule(here, mesh, version) if mesh.whole else None
-    if mesh.whole and ours is None:
+    owned = our_rule(here, mesh, version) if mesh.whole else None
+    if mesh.whole and owned is None:
         return None, None
     for rule in rules_of(here, version):
-        if mesh.whole and rule is not ours:
+        if mesh.whole and rule is not owned:
             continue
         if rule.table is None or (not mesh.whole and rule.fwmark is not None):
             continue

@@ -19,7 +19,7 @@ DNS_NAMESPACE = "kube-system"
 #: What the Service is called, and the label by which others know it.
 _NAMES = ("kube-dns", "coredns")
 _LABEL = ("k8s-app", "kube-dns")
-ANSWERED, SILENT, FAILED = "answered", "silent", "failed"
+ANSWERED, UNREACHABLE, FAILED = "answered", "silent", "failed"
 
 
 class Server(t.NamedTuple):
@@ -79,10 +79,10 @@ def fault_of(row: t.Mapping[str, t.Any], resolved: Resolved | None, source: Node
     if resolved is None or not name:
         return None
     host = str(mapping(row, "source").get("host"))
-    if resolved.outcome in (SILENT, FAILED):
-        why = "gave no answer" if resolved.outcome == SILENT else f"could not answer ({resolved.detail or '?'})"
+    if resolved.outcome in (UNREACHABLE, FAILED):
+        why = "gave no answer" if resolved.outcome == UNREACHABLE else f"could not answer ({resolved.detail or '?'})"
         text = f"the DNS server {resolved.server}, asked from {host} for {printable(resolved.name or name)}, {why}"
-        if resolved.outcome == SILENT and source is not None and source.kube_proxy is False:
+        if resolved.outcome == UNREACHABLE and source is not None and source.kube_proxy is False:
             return (
                 causes.KUBE_PROXY_OFF,
                 f"no kube-proxy runs on {host}, and nothing else turns {resolved.server} into an address of the DNS server",

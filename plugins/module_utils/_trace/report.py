@@ -204,11 +204,11 @@ def read_nodes(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
     return Observed(nodes, seen, errors, resolved, members)
 
 
-def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], silent: t.Mapping[str, t.Any]) -> Data:
+def build(trace: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any], unreachable: t.Mapping[str, t.Any]) -> Data:
     """The report: {verdict, findings, hops, flows, table, errors, agreement}."""
     observed = read_nodes(trace, results)
     mesh = used_mesh(parse_mesh(trace.get("mesh")), observed.nodes)
-    walker = Walker(observed.nodes, mesh, {str(host): str(text) for host, text in silent.items()})
+    walker = Walker(observed.nodes, mesh, {str(host): str(text) for host, text in unreachable.items()})
     rows = [with_host_source(row, observed.nodes) for row in trace.get("flows") or () if isinstance(row, dict)]
     flows = {str(row.get("id")): parse_flow(row) for row in rows}
     known_flows = [flow for flow in flows.values() if flow]
@@ -388,7 +388,11 @@ def _chosen(flow: Flow, row: t.Mapping[str, t.Any], seen: Seen) -> Flow:
 
 def _by_policy(finding: Finding, says: str) -> Finding:
     """What a target did not answer may be the doing of a policy that does not let the source in: nobody sees that from outside of the CNI."""
-    if not says or finding.direction != FORWARD or finding.cause not in (causes.TARGET_SILENT, causes.FORWARD_DROPPED):
+    if (
+        not says
+        or finding.direction != FORWARD
+        or finding.cause not in (causes.TARGET_UNREACHABLE, causes.FORWARD_DROPPED)
+    ):
         return finding
     if finding.cause == causes.FORWARD_DROPPED and not any(word in finding.text for word in _POLICY_WORDS):
         return finding

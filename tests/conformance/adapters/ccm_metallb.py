@@ -111,7 +111,7 @@ def _without_configmap() -> Answer:
     )
     found = backends.BackendState(made.metallb(False))
     plan = backends.plan_backend(t.cast(Client, None), made, found, desired, "multicluster.network/vectors")
-    return {"skipped": not plan.puts and bool(plan.silent)}
+    return {"skipped": not plan.puts and bool(plan.unreachable)}
 
 
 def text(data: Input) -> Answer:

@@ -163,7 +163,7 @@ def device_request(data: Input) -> tuple[device_spec.Device, Answer]:
         "listen_port": "wireguard_port",
         "device_alias": "device_alias",
     }
-    remote = {ours: data[theirs] for theirs, ours in names.items() if data.get(theirs) is not None}
+    remote = {owned: data[theirs] for theirs, owned in names.items() if data.get(theirs) is not None}
     found = inventory(HERE, {}, {data["cluster"]: remote}, aliases=False)
     topology = semaphore_topology.mesh_without_listings(found).to_json()
     [device] = semaphore_topology.node_part(MeshPlan.from_json(topology), HOST)["devices"]

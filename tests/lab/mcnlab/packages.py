@@ -89,12 +89,12 @@ def _turn() -> t.Iterator[None]:
 @contextlib.contextmanager
 def _no_services() -> t.Iterator[None]:
     """Forbid maintainer scripts to start services while we install (the distribution's own switch for that)."""
-    ours = not POLICY.exists()
-    if ours:
+    owned = not POLICY.exists()
+    if owned:
         POLICY.write_text("#!/bin/sh\nexit 101\n")
         POLICY.chmod(0o755)
     try:
         yield
     finally:
-        if ours:
+        if owned:
             POLICY.unlink(missing_ok=True)

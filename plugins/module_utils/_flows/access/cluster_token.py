@@ -58,8 +58,8 @@ def plan(
     whole, renew = Plan(), []
     for name, one in sorted(files.items()):
         before = _shown(one)
-        ours = ((one.content or {}).get("preferences") or {}).get("managed-by") == field_manager(request["fabric"])
-        if one.exists and not ours and not request.get("adopt"):
+        owned = ((one.content or {}).get("preferences") or {}).get("managed-by") == field_manager(request["fabric"])
+        if one.exists and not owned and not request.get("adopt"):
             if request["state"] == "present" or one.content is not None:
                 whole.refuse(one.path, "not_ours", "is not a file of this fabric; it is left alone")
             continue

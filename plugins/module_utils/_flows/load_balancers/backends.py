@@ -74,7 +74,7 @@ class BackendPlan(t.NamedTuple):
     refused: list[Refusal]
     notes: list[str]
     mapped: frozenset[str]
-    silent: str = ""
+    unreachable: str = ""
 
 
 _NO_KIND = (
@@ -240,8 +240,8 @@ def _configmap(setup: Setup, found: BackendState, request: BackendRequest, manag
     if sides[1]:
         path = f"/api/v1/namespaces/{segment(balancer.namespace)}/configmaps/{segment(balancer.configmap)}"
         puts = [Put(Change("update", "ConfigMap", ident, sides[0], sides[1]), path, patch, stage=3)]
-    silent = "" if config.document.get("peers") else _NO_PEER.format("its ConfigMap")
-    return BackendPlan(puts, budget.refusals, config.notes + budget.notes, _networks(config.document), silent)
+    unreachable = "" if config.document.get("peers") else _NO_PEER.format("its ConfigMap")
+    return BackendPlan(puts, budget.refusals, config.notes + budget.notes, _networks(config.document), unreachable)
 
 
 def _networks(document: t.Mapping[str, t.Any]) -> frozenset[str]:
@@ -305,7 +305,7 @@ def _resources(client: Client, setup: Setup, found: BackendState, request: Backe
         actual, after = before.get((kind, name)), resources.objects.get((kind, name))
         put = difference(setup.cluster, resource, options.namespace, name, actual, after)
         mine = actual is None or _written_by(actual, manager)
-        if actual is not None and after is not None and resources.is_ours(kind, name) and (mine or request.adopt):
+        if actual is not None and after is not None and resources.is_owned(kind, name) and (mine or request.adopt):
             put = _alone(put, setup.cluster, resource.path(options.namespace, name), actual, manager)
         if put is None:
             continue
@@ -324,8 +324,8 @@ def _resources(client: Client, setup: Setup, found: BackendState, request: Backe
     pools = [obj for (kind, dummy), obj in resources.objects.items() if kind == POOL] + staying
     mapped = frozenset(str(item) for pool in pools for item in (pool.get("spec") or {}).get("addresses") or ())
     peers = any(kind == PEER for kind, dummy in resources.objects)
-    silent = "" if peers or not mapped or options.layer2 is not None else _by_layer2(client, options.namespace)
-    return BackendPlan(puts, refused, resources.notes + budget.notes, mapped, silent)
+    unreachable = "" if peers or not mapped or options.layer2 is not None else _by_layer2(client, options.namespace)
+    return BackendPlan(puts, refused, resources.notes + budget.notes, mapped, unreachable)
 
 
 def _by_layer2(client: Client, namespace: str) -> str:

@@ -9,7 +9,7 @@ import typing as t
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import seconds_of
 from ..._loadbalancers.instances import region_of, zone_of
-from ..._loadbalancers.reservations import Owner, is_ours, load_balancer_name, parse_provider_id, service_tags
+from ..._loadbalancers.reservations import Owner, is_owned, load_balancer_name, parse_provider_id, service_tags
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import field_manager
 from ..._values.refused import ValueRefused
@@ -60,7 +60,7 @@ def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manag
             "cidr": item.cidr,
             "state": item.state,
             "location": item.location,
-            "ours": bool(one.state.uid) and is_ours(item, owner),
+            "ours": bool(one.state.uid) and is_owned(item, owner),
             "service": services[item.id],
             "load_balancer_name": _name(owner, services[item.id]),
             "assigned_to": [row.device for row in item.assignments],

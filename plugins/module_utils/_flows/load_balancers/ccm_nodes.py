@@ -122,14 +122,14 @@ def _released(client: Client, setup: Setup, request: t.Mapping[str, t.Any], mana
     for node in client.list(NODES).items:
         name = str(node["metadata"]["name"])
         shown[name] = {"device": "", "initialized": UNINITIALIZED not in _taints(node), "state": ""}
-        put = given_up(setup.cluster, "Node", node, f"{NODES}/{segment(name)}", within=_is_ours)
+        put = given_up(setup.cluster, "Node", node, f"{NODES}/{segment(name)}", within=_is_owned)
         puts += [put] if put.body else []
     done = Written([put.change for put in puts], [], []) if check else put_all(client, puts, manager)
     plan.changes, plan.refused = done.changes, done.refused
     return Report(plan, done.failed, shown, 0)
 
 
-def _is_ours(leaf: tuple[str, ...]) -> bool:
+def _is_owned(leaf: tuple[str, ...]) -> bool:
     """Whether a field of a Node is one that a cloud controller writes; what other capabilities wrote stays ours."""
     return leaf[:2] in (
         ("f:spec", "f:providerID"),

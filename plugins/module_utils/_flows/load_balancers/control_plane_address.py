@@ -25,7 +25,7 @@ from ..._kubernetes.lease import Lease
 from ..._loadbalancers import control_plane as rules_of
 from ..._loadbalancers.control_plane import FailureRecord, Hysteresis, may_move
 from ..._loadbalancers.ledger import NAMESPACE, Entry, Ledger, ledger_name
-from ..._loadbalancers.pools import refuse_foreign
+from ..._loadbalancers.pools import refuse_unowned
 from ..._loadbalancers.reservations import PROVIDER_PREFIXES, Reservation
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import field_manager
@@ -210,7 +210,7 @@ class Reconcile:
         for entry in state.ledger.values():
             if self.tag not in entry.tags or not entry.address:
                 continue
-            refuse_foreign(entry.address, self.setup.others)
+            refuse_unowned(entry.address, self.setup.others)
             if not desired:
                 self.setup.reserved.refuse(entry.address, {"node_cidrs of cluster " + self.setup.cluster})
             if desired and entry.address != desired:

@@ -137,12 +137,12 @@ class _Taking:
             return puts
         ident = f"{self.cluster}/{CONTROL_PLANE_NAMESPACE}/{existing['metadata']['name']}"
         if not self.adopt:
-            ours = self.manager in owners(existing, *_FIELDS[kind])
-            if puts and not ours:
+            owned = self.manager in owners(existing, *_FIELDS[kind])
+            if puts and not owned:
                 self.refused = True
                 text = f"{quoted(', '.join(theirs[:3]))} wrote it; set control_plane_address_adopt to take it over"
                 self.plan.refuse(f"{kind} {ident}", "adoptable", text)
-            return puts if ours else []
+            return puts if owned else []
         meta = existing["metadata"]
         record = {"managedFields": taken_record(existing, self.manager), "resourceVersion": meta.get("resourceVersion")}
         if puts:

@@ -12,14 +12,14 @@ from ..._loadbalancers.service_events import COMPONENT, Notice, plan_events
 
 EVENTS = "/api/v1/events"
 #: Of ours about Services; servers of every age know these fields.
-_OURS = "involvedObject.kind=Service,source=" + COMPONENT
+_OWNED = "involvedObject.kind=Service,source=" + COMPONENT
 
 
 def forget(client: Client) -> tuple[int, str]:
     """Take away what Services were told, where nothing of ours is left. How many went, and why no more did, or nothing."""
     gone = 0
     try:
-        for item in client.list(EVENTS, field_selector=_OURS).items:
+        for item in client.list(EVENTS, field_selector=_OWNED).items:
             meta = item["metadata"]
             gone += client.delete(
                 f"/api/v1/namespaces/{segment(str(meta['namespace']))}/events/{segment(str(meta['name']))}",
@@ -34,7 +34,7 @@ def tell(client: Client, notices: t.Sequence[Notice], manager: str, now: str) ->
     """How many were written, and why no more were, or nothing."""
     written = 0
     try:
-        for one in plan_events(notices, client.list(EVENTS, field_selector=_OURS).items if notices else (), now):
+        for one in plan_events(notices, client.list(EVENTS, field_selector=_OWNED).items if notices else (), now):
             path = f"/api/v1/namespaces/{segment(one.notice.namespace)}/events"
             try:
                 if one.is_new:

@@ -163,8 +163,8 @@ def leave_puts(
     objects: t.Mapping[str, Object],
     actions: t.Iterable[Action],
     keep: str,
-    is_ours: t.Callable[[str], bool],
-    ours: t.Mapping[str, t.Collection[str]],
+    is_owned: t.Callable[[str], bool],
+    owned: t.Mapping[str, t.Collection[str]],
 ) -> list[Put]:
     """What of ours goes from Services that keep their addresses, and what asks the next controller for them.
 
@@ -174,22 +174,22 @@ def leave_puts(
     for action in actions:
         if action.action == LEAVE and action.service in objects:
             found += _left(
-                cluster, action.service, objects[action.service], keep, is_ours, ours.get(action.service) or ()
+                cluster, action.service, objects[action.service], keep, is_owned, owned.get(action.service) or ()
             )
     return found
 
 
 def _left(
-    cluster: str, key: str, obj: Object, keep: str, is_ours: t.Callable[[str], bool], ours: t.Collection[str]
+    cluster: str, key: str, obj: Object, keep: str, is_owned: t.Callable[[str], bool], owned: t.Collection[str]
 ) -> list[Put]:
     ident, addresses = f"{cluster}/{key}", _addresses(obj)
     annotations = (obj.get("metadata") or {}).get("annotations") or {}
     field = str((obj.get("spec") or {}).get("loadBalancerIP") or "")
     # what its owner wrote into the field stays, and asks for the address: MetalLB wants the one or the other
-    after = "" if any(map(is_ours, owners(obj, "spec", "loadBalancerIP"))) else field
+    after = "" if any(map(is_owned, owners(obj, "spec", "loadBalancerIP"))) else field
     if keep == FIELD and addresses:
         after = after or addresses[0]
-    desired: dict[str, str | None] = dict.fromkeys(ours)
+    desired: dict[str, str | None] = dict.fromkeys(owned)
     if keep in ANNOTATION and addresses and not after:
         desired[ANNOTATION[keep]] = ",".join(addresses)
     changed = {name: text for name, text in desired.items() if annotations.get(name) != text}
@@ -225,14 +225,14 @@ def _left(
         """Nothing says any more that a field of it is ours: the next run of ours would take it for that."""
         if now["metadata"].get("uid") != obj["metadata"].get("uid"):
             return None
-        rest = [row for row in now["metadata"].get("managedFields") or () if not is_ours(str(row.get("manager")))]
+        rest = [row for row in now["metadata"].get("managedFields") or () if not is_owned(str(row.get("manager")))]
         return {"metadata": {"resourceVersion": now["metadata"]["resourceVersion"], "managedFields": rest or [{}]}}
 
     managers = sorted(
         {
             str(row.get("manager"))
             for row in obj["metadata"].get("managedFields") or ()
-            if is_ours(str(row.get("manager")))
+            if is_owned(str(row.get("manager")))
         }
     )
     if managers or found:

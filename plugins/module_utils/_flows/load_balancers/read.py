@@ -112,11 +112,11 @@ def _understood(setup: Setup, state: ClusterState, answers: Answers) -> ClusterS
         written = [
             key
             for key in EVERY_ANNOTATION
-            if key in annotations and _is_ours(owners(obj, "metadata", "annotations", key))
+            if key in annotations and _is_owned(owners(obj, "metadata", "annotations", key))
         ]
-        ours = bool(written) or _is_ours(owners(obj, *_FIELD))
+        owned = bool(written) or _is_owned(owners(obj, *_FIELD))
         service = service_of(obj)._replace(
-            set_by_us=ours, reported=_is_ours(owners(obj, *STATUS)), ours=frozenset(written)
+            set_by_us=owned, reported=_is_owned(owners(obj, *STATUS)), owned=frozenset(written)
         )
         if service.load_balancer_class in setup.further_classes:
             service = service._replace(load_balancer_class="")
@@ -137,11 +137,11 @@ def _is_mapped(service: Service, mapped: t.Mapping[tuple[str, str], t.Collection
     return bool(service.ingress) and set(service.ingress) <= addresses
 
 
-def _is_ours(names: t.Iterable[str]) -> bool:
-    return any(map(is_ours, names))
+def _is_owned(names: t.Iterable[str]) -> bool:
+    return any(map(is_owned, names))
 
 
-def is_ours(manager: str) -> bool:
+def is_owned(manager: str) -> bool:
     """Whether a field manager is a fabric of ours."""
     return manager.startswith("multicluster.network/")
 

@@ -19,7 +19,7 @@ from ..._loadbalancers.setup import Setup
 from ..._plan.objects import record_of
 from ..._plan.plan import Change
 from ..._plan.sole_owner import NOBODY, Path, handed_over
-from .read import NODES, ClusterState, is_ours
+from .read import NODES, ClusterState, is_owned
 from .writes import Object, Put, path_of
 
 Patch = dict[str, t.Any]
@@ -38,15 +38,15 @@ def release_puts(client: Client, setup: Setup, state: ClusterState, served: t.Co
     for obj in state.backend.objects:
         kind, name = str(obj["kind"]), str(obj["metadata"]["name"])
         resource = client.resource(VERSIONS[kind], kind)
-        if resource is not None and resources.is_ours(kind, name):
+        if resource is not None and resources.is_owned(kind, name):
             puts.append(given_up(setup.cluster, kind, obj, resource.path(setup.resource_options.namespace, name)))
     for name, node in sorted(state.nodes.items()):
         puts.append(given_up(setup.cluster, "Node", node, f"{NODES}/{segment(name)}", within=_annotations(setup)))
     return sorted((put for put in puts if put.body), key=lambda put: put.stage)
 
 
-def _ours(row: Object) -> bool:
-    return is_ours(str(row.get("manager")))
+def _owned(row: Object) -> bool:
+    return is_owned(str(row.get("manager")))
 
 
 def given_up(
@@ -64,13 +64,13 @@ def given_up(
     def patch(now: Object) -> Patch | None:
         if now["metadata"].get("uid") != obj["metadata"].get("uid"):
             return None
-        record = handed_over(now, _ours, within=within)
+        record = handed_over(now, _owned, within=within)
         meta = dict(change or {}, **({"managedFields": record} if record is not None else {}))
         return {"metadata": dict(meta, resourceVersion=now["metadata"]["resourceVersion"])} if meta else {}
 
-    if handed_over(obj, _ours, within=within) is not None:
+    if handed_over(obj, _owned, within=within) is not None:
         before["owner"], after["owner"] = (
-            ", ".join(sorted({str(row["manager"]) for row in record_of(obj) if _ours(row)})),
+            ", ".join(sorted({str(row["manager"]) for row in record_of(obj) if _owned(row)})),
             NOBODY,
         )
     names = [cluster, obj["metadata"].get("namespace"), obj["metadata"]["name"]]

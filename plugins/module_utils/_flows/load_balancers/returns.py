@@ -27,7 +27,7 @@ from ..._plan.plan import Change, Refusal
 from ..._values.refused import ValueRefused
 from . import backends, moving, released
 from .backends import ABSENT, REMOVE, SYNC
-from .read import is_ours
+from .read import is_owned
 from .run import Run
 from .writes import service_puts
 
@@ -39,8 +39,8 @@ KEPT_ALONGSIDE_REFUSED = (
 
 def hand_back(run: Run) -> None:
     """Everything stays as it is, and none of it is ours any more: the original finds its own. Our record goes when all else is written."""
-    ours = [item for item in run.state.services if counts(item, run.context(None).our_class)]
-    mine = [item.key for item in ours if item.set_by_us or item.reported or item.key in run.served]
+    owned = [item for item in run.state.services if counts(item, run.context(None).our_class)]
+    mine = [item.key for item in owned if item.set_by_us or item.reported or item.key in run.served]
     before = len(run.failed)
     run.write(released.release_puts(run.client, run.setup, run.state, mine))
     gone = [ident for ident, entry in run.ledger.items() if entry.service]
@@ -79,8 +79,8 @@ def return_unused(run: Run, cost: CostPlan, backend: backends.BackendPlan) -> No
     for action in releases:
         _give_back(run, action)
     _let_go(run)
-    written = {item.key: item.ours for item in run.state.services}
-    run.write(moving.leave_puts(run.setup.cluster, run.state.objects, actions, run.options.keep, is_ours, written))
+    written = {item.key: item.owned for item in run.state.services}
+    run.write(moving.leave_puts(run.setup.cluster, run.state.objects, actions, run.options.keep, is_owned, written))
     if not run.setup.static:
         for ident in set(run.ledger) - {item.id for item in run.held} - run.begun:
             del run.ledger[ident]  # somebody else released it, or nobody asks for it any more
@@ -123,9 +123,9 @@ def _leftovers(run: Run) -> tuple[list[Action], list[str]]:
             continue
         actions, notes = actions + outcome.actions, notes + list(outcome.notes)
         kept = context.reclaim_policy == RETAIN or retains(service) or left_alone(service, context.our_class)
-        ours = service.set_by_us or (context.reports_status and service.reported and not service.address)
+        owned = service.set_by_us or (context.reports_status and service.reported and not service.address)
         if mode == ABSENT and run.options.keep:
-            stays = (ours or service.reported or service.key in run.served) and not left_alone(
+            stays = (owned or service.reported or service.key in run.served) and not left_alone(
                 service, context.our_class
             )
             actions = [action for action in actions if action.action != CLEAR_ADDRESS]
@@ -135,7 +135,7 @@ def _leftovers(run: Run) -> tuple[list[Action], list[str]]:
                 else []
             )
         elif (
-            ours
+            owned
             and not kept
             and service.key not in [action.service for action in actions if action.action == CLEAR_ADDRESS]
         ):
@@ -153,17 +153,17 @@ def _leftovers(run: Run) -> tuple[list[Action], list[str]]:
 def _over_budget(run: Run, cost: CostPlan, releases: t.Sequence[Action]) -> Refusal | None:
     if run.options.mode != SYNC:
         return None
-    ours = len([item for item in run.held if item.id in run.ledger])
+    owned = len([item for item in run.held if item.id in run.ledger])
     refusal = check_budget(
         run.setup.cluster,
         "reservation",
-        ours,
+        owned,
         len(releases),
-        ours - len(releases),
+        owned - len(releases),
         run.options.max_deletes,
         run.options.confirmed or bool(cost.outcomes),
     )
-    if refusal is None or ours != len(releases) or run.options.max_deletes == 0:
+    if refusal is None or owned != len(releases) or run.options.max_deletes == 0:
         return refusal
     run.kept = sorted(str(action.address or action.id) for action in releases)
     named = ", ".join(run.kept[:NAMED]) + ("" if len(run.kept) <= NAMED else ", ...")

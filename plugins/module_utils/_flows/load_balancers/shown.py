@@ -41,7 +41,7 @@ def shown(run: Run, cost: CostPlan, backend: backends.BackendPlan, speakers: t.S
     setup, rows, served = run.setup, t.cast(dict[str, dict[str, t.Any]], {}), t.cast(list[Row], [])
     owner, balancer = setup.owner(run.state.uid), setup.balancer.type
     mapped = cost.networks if run.options.gives else {}
-    why = silence(balancer, setup.announced_by, setup.speakers, backend.silent)
+    why = silence(balancer, setup.announced_by, setup.speakers, backend.unreachable)
     speaking = _speaking(run, cost)
     why = why or all_left_out(setup.speakers, speaking["left_out"])
     planned = {(change.kind, change.id): change for change in run.outcome.changes}

@@ -413,8 +413,8 @@ class NodeDataplane:
         """The devices that are ours: not those that were refused and never were, or a boot would be about another program's (decision 54)."""
         if self.devices is None:
             return ()
-        ours = {device.name for device in (*self.devices.usable, *(self.previous.devices if self.previous else ()))}
-        return tuple(device for device in self.devices.rows if device.name in ours)
+        owned = {device.name for device in (*self.devices.usable, *(self.previous.devices if self.previous else ()))}
+        return tuple(device for device in self.devices.rows if device.name in owned)
 
     def safe(self, todo: Plan) -> bool:
         """Whether the changes are those of a rotation of keys that cannot cut this node off, see safe_changes."""

@@ -65,7 +65,7 @@ def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned
             actual = gather(desired)
             stats.add("reads")
             planned = plan(desired, actual)
-            if planned.foreign:
+            if planned.unowned:
                 raise LinuxError("set", name, "somebody else made a table of this name meanwhile") from None
     raise LinuxError("set", name, f"nftables changed before each of {_TRIES} attempts")
 
@@ -88,7 +88,7 @@ def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
     after = actual["table"]
     if planned.changed and check:
         after = None if desired["state"] == "absent" else desired["table"]
-    return dict(result, table=None if planned.foreign or after is None else shown_table(after))
+    return dict(result, table=None if planned.unowned or after is None else shown_table(after))
 
 
 def prepare(request: t.Mapping[str, t.Any]) -> Data:

@@ -193,8 +193,8 @@ def _strays(request: t.Mapping[str, t.Any]) -> list[str]:
     own, cluster = request.get("pod_cidrs") or (), request.get("cluster_cidrs") or ()
     if not cluster or not own:
         return []
-    ours = [link.name for link in read_links() if is_our_alias(link.alias)]
-    return sorted({*pods.find_pods(own, _PODS, cluster)["strays"], *stray_pods(own, cluster, ours)})
+    owned = [link.name for link in read_links() if is_our_alias(link.alias)]
+    return sorted({*pods.find_pods(own, _PODS, cluster)["strays"], *stray_pods(own, cluster, owned)})
 
 
 def _sources() -> dict[str, str | None]:
@@ -280,7 +280,7 @@ def _configs(fabric: str) -> Data:
 def _uplinks() -> list[Data]:
     """Devices of default routes, by which tunnels leave, with their MTU."""
     mtus = {link.name: link.mtu for link in read_links()}
-    ours = {device["name"] for device in users.read_wireguard()}
+    owned = {device["name"] for device in users.read_wireguard()}
     defaults = {
         (route["dev"], route["version"])
         for route in read_routes(MAIN_TABLE)
@@ -289,17 +289,17 @@ def _uplinks() -> list[Data]:
     return [
         {"device": name, "version": version, "mtu": mtus[name]}
         for name, version in sorted(defaults)
-        if name in mtus and name not in ours
+        if name in mtus and name not in owned
     ]
 
 
 def _ranges() -> list[str]:
     """Networks that this host has on its own links."""
-    ours = {link.name for link in read_links() if is_our_alias(link.alias)}
+    owned = {link.name for link in read_links() if is_our_alias(link.alias)}
     return sorted(
         row["address"]
         for row in facts.read_host()["configured"]
-        if row["scope"] == "global" and row["device"] not in ours
+        if row["scope"] == "global" and row["device"] not in owned
     )
 
 
@@ -384,7 +384,7 @@ def _tables(fabric: str) -> list[Data]:
     """All tables of nftables with their owners; of ours also the sets with how much is in each."""
     found = []
     for table in users.read_tables():
-        row = dict(table, ours=is_our_alias(table["owner"], f"{OWNER}/{fabric}"))
+        row = dict(table, owned=is_our_alias(table["owner"], f"{OWNER}/{fabric}"))
         if row["ours"]:
             whole = read_table(table["family"], table["name"]) or {"sets": [], "chains": []}
             row["sets"] = [{"name": item["name"], "elements": len(item["elements"] or ())} for item in whole["sets"]]

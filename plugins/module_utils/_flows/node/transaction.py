@@ -359,12 +359,12 @@ def dead_man(fabric: str, ident: str, after: float) -> Data | None:
     """What the armed command does, ``after`` seconds from now. A run that hangs with the lock in its hand is ended."""
     deadline = deadman.uptime() + after
 
-    def ours() -> bool:
+    def owned() -> bool:
         journal = pending_or_none(fabric)
         return journal is not None and journal["id"] == ident
 
     def waiting() -> bool:
-        return ours() or _is_invalid(fabric)
+        return owned() or _is_invalid(fabric)
 
     looked: list[tuple[tuple[int, int] | None, bool]] = []
 
@@ -393,7 +393,7 @@ def dead_man(fabric: str, ident: str, after: float) -> Data | None:
         try:
             with contextlib.ExitStack() as stack:
                 alongside = _lock(fabric, ident, stack)
-                if ours():
+                if owned():
                     return settle(fabric, "nobody confirmed the change within its time" + alongside, expired=True)
                 if pending(fabric) is None and not alongside:
                     persistence.sweep(fabric)

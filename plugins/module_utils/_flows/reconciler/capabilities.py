@@ -124,7 +124,7 @@ class LoadBalancers(Capability):
         self._announced: Orders = {}
         self._doubted: set[str] = set()
         #: Clusters in which another load balancer announces; and when Services of theirs went, the first and the last of those not looked at yet.
-        self._foreign: set[str] = set()
+        self._unowned: set[str] = set()
         self._went: tuple[float, float] | None = None
 
     def keys(self, cluster: str, heard: Heard) -> t.Collection[str]:
@@ -140,7 +140,7 @@ class LoadBalancers(Capability):
                     return ()
                 else:
                     self._balanced.discard(place)
-                    if cluster in self._foreign and heard.news:
+                    if cluster in self._unowned and heard.news:
                         now = time.monotonic()
                         self._went = self._went[0] if self._went else now, now
                         return (GONE,)
@@ -192,8 +192,8 @@ class LoadBalancers(Capability):
         more = {"clusters": self.request["clusters"], **({} if settled else {"release": False})}
         result = load_balancers.run(dict(request, **more), clusters=clusters, only=led)
         with self._lock:
-            self._foreign.difference_update(led)
-            self._foreign.update(
+            self._unowned.difference_update(led)
+            self._unowned.update(
                 name for name, row in result["load_balancers"].items() if row and row.get("load_balancer") != EMPTY
             )
         return result

@@ -82,7 +82,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "lacking": lacking,
             "untraced": untraced,
             "failed": request.get("failed") or (),
-            "silent": _silent(request.get("load_balancers") or (), running),
+            "silent": _unreachable(request.get("load_balancers") or (), running),
         },
         float(request.get("max_skew") or SKEW),
     )
@@ -174,7 +174,7 @@ def _answering(clusters: Clusters) -> list[str]:
     return [name for name in clusters.clients if name not in failed]
 
 
-def _silent(settings: t.Iterable[t.Mapping[str, t.Any]], running: t.Mapping[str, t.Any]) -> dict[str, str]:
+def _unreachable(settings: t.Iterable[t.Mapping[str, t.Any]], running: t.Mapping[str, t.Any]) -> dict[str, str]:
     """Clusters in which Services would get addresses that nobody announces, and why."""
     found = {}
     for given in settings:

@@ -10,7 +10,7 @@ import typing as t
 
 from ..._io.json_api import ApiFailed, JsonApi, Manners, segment
 from ..._kubernetes.clusters import seconds_of
-from ..._plan.awx_records import KINDS, Record, differing, is_ours, records, same_survey
+from ..._plan.awx_records import KINDS, Record, differing, is_owned, records, same_survey
 from ..._plan.plan import Plan
 from ..._values.refused import ValueRefused, quoted
 from ..._values.text import mapping
@@ -153,7 +153,7 @@ class _Loader:
     def _converge(self, record: Record) -> None:
         label = f"{record.kind.title} {record.name}"
         actual = self.found[record.kind.name].get(record.name)
-        if actual is not None and not is_ours(actual) and not self.adopt:
+        if actual is not None and not is_owned(actual) and not self.adopt:
             return self.plan.refuse(
                 label, "not_ours", "exists and was not loaded by this collection; adopt: true takes it over"
             )
@@ -330,7 +330,7 @@ class _Loader:
                 self.plan.unchanged += 1
                 continue
             label = f"{record.kind.title} {record.name}"
-            if not is_ours(actual):
+            if not is_owned(actual):
                 self.plan.refuse(label, "not_ours", "was not loaded by this collection")
                 continue
             self.plan.delete(record.kind.title, record.name, {"name": record.name})

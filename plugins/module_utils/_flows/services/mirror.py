@@ -25,7 +25,7 @@ from ..._services.mirror_plan import plan_cluster, release_cluster
 from ..._services.mirror_writes import recreated
 from ..._services.names import check_prefixes
 from ..._services.service_annotations import PREFIX as CHOICE_PREFIX
-from ..._services.slices import MANAGED_BY as SLICE_MANAGED_BY, MANAGED_BY_US as SLICES_OF_OURS
+from ..._services.slices import MANAGED_BY as SLICE_MANAGED_BY, MANAGED_BY_US as OWNED_SLICES
 from ..._services.sweeps import MARKS
 from ..._services.touched import decided
 from ..._values.gc_pause import gc_paused
@@ -238,7 +238,7 @@ def _read_endpoints(
         # what this version is good for: mirrors (v1beta1 only when slices are forced), global services, or just sweeping
         mirrors = mirror_as == "slices" or (mirror_as == "auto" and candidate == DISCOVERY[0])
         everything = source and (mirrors or shared)
-        labels = None if mirrors or shared else f"{SLICE_MANAGED_BY}={SLICES_OF_OURS}"
+        labels = None if mirrors or shared else f"{SLICE_MANAGED_BY}={OWNED_SLICES}"
         if not (everything or destination):
             continue
         try:

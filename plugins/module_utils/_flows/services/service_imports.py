@@ -86,7 +86,7 @@ def converge(
     manager, fabric = field_manager(request["fabric"]), load(request)
     options, present = read_options(request, fabric), request.get("state", "present") == "present"
     destinations = chosen(request, fabric)
-    ours = destinations | set(request.get("kept") or ())
+    owned = destinations | set(request.get("kept") or ())
     whole = Plan()
     # what is taken away stands in the clusters that are written, so nobody else is asked
     listed = gather(clusters, None if present else sorted(destinations & set(clusters.clients)))
@@ -120,7 +120,7 @@ def converge(
             heres[name], part.merged, part.kept, chosen, manager, versions.get(name), quiet, int(now), slices
         )
 
-    plans = {name: plan_one(name, options) for name in heres if name in ours}
+    plans = {name: plan_one(name, options) for name in heres if name in owned}
     for name in sorted(plans):
         whole.refused.extend(plans[name].plan.refused)
         whole.unchanged += plans[name].plan.unchanged if name in destinations else 0

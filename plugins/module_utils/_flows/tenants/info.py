@@ -11,7 +11,7 @@ from ..._tenants.claims import apply_claims
 from ..._tenants.converge import predict
 from ..._tenants.deletion import collected
 from ..._tenants.fields import address_or_none, addresses, entries, get, items, name, text, uid
-from ..._tenants.links import ADOPTABLE, foreign, linked
+from ..._tenants.links import ADOPTABLE, linked, unowned
 from ..._tenants.options import (
     APINET,
     IP,
@@ -162,5 +162,5 @@ def adoptable(view: View) -> int:
             twins = view.twins(TWIN_KINDS[kind]) if kind != NETWORK_INTERFACE and kind in view.options.kinds else []
         except NotRead:
             continue
-        found += len([twin for twin in twins if foreign(kind, twin, view.options) == ADOPTABLE])
+        found += len([twin for twin in twins if unowned(kind, twin, view.options) == ADOPTABLE])
     return found

@@ -18,7 +18,7 @@ import typing as t
 from ..._values.text import lower
 from ..netlink.messages import ADDRESS_FAMILIES, in_namespace
 
-ANSWERED, NO_NAME, NO_ADDRESS, FAILED, SILENT = "answered", "no_name", "no_address", "failed", "silent"
+ANSWERED, NO_NAME, NO_ADDRESS, FAILED, UNREACHABLE = "answered", "no_name", "no_address", "failed", "silent"
 _TYPES = {4: 1, 6: 28}
 _CODES = {1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED"}
 _NO_SUCH_NAME = 3
@@ -59,7 +59,7 @@ def ask(question: Question, wait: float) -> Answer:
     """Ask for one name after the other. wait: seconds for all of it."""
     family = ADDRESS_FAMILIES[ipaddress.ip_address(question.server).version]
     until = time.monotonic() + wait
-    worst = Answer(SILENT, "", (), "no name was asked for")
+    worst = Answer(UNREACHABLE, "", (), "no name was asked for")
     try:
         made = in_namespace(question.netns, lambda: _socket(family)) if question.netns else _socket(family)
     except OSError as error:
@@ -70,7 +70,7 @@ def ask(question: Question, wait: float) -> Answer:
             for name in question.names:
                 found = _ask_one(made, name, _TYPES[question.version], until)
                 if found is None:
-                    return Answer(SILENT, name, (), "no answer")
+                    return Answer(UNREACHABLE, name, (), "no answer")
                 if found.addresses:
                     return Answer(ANSWERED, name, found.addresses, "")
                 if found.code not in (0, _NO_SUCH_NAME):

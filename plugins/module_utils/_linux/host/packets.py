@@ -314,7 +314,7 @@ class _Probe:
             number, origin, icmp, code, info, _data = _EXTENDED_ERROR.unpack_from(raw)
             if origin == _LOCAL:
                 return _Failure(number, True, None, None, info)
-            if self.job.protocol == "icmp" and not self._is_ours(data):
+            if self.job.protocol == "icmp" and not self._is_owned(data):
                 return _SOMEBODY_ELSES
             word = error_word(self.job.version, icmp, code) or f"icmp_{icmp}_{code}"
             return _Failure(
@@ -322,7 +322,7 @@ class _Probe:
             )
         return None
 
-    def _is_ours(self, quoted: bytes) -> bool:
+    def _is_owned(self, quoted: bytes) -> bool:
         """A raw socket hears of every echo to its target."""
         return len(quoted) < 6 or struct.unpack_from(">H", quoted, 4)[0] == self.job.number
 

@@ -329,12 +329,12 @@ def _quoting_rules(marks: t.Sequence[Mark]) -> tuple[list[list[bytes]], list[tup
             _equals(bytes([mark.protocol])),
         ]
         number = struct.pack(">H", mark.number)
-        for ours in (True, False):
+        for owned in (True, False):
             if mark.protocol in (TCP, UDP):
-                quoted = [_load_payload(ports + (0 if ours else 2), 2), _equals(number)]
+                quoted = [_load_payload(ports + (0 if owned else 2), 2), _equals(number)]
             else:
-                kind = (ECHO if ours else ECHO_REPLY)[mark.version]
+                kind = (ECHO if owned else ECHO_REPLY)[mark.version]
                 quoted = [_load_payload(ports, 1), _equals(bytes([kind])), _load_payload(ports + 4, 2), _equals(number)]
             rules.append([*start, *quoted, *_reported()])
-            of.append((index, ours))
+            of.append((index, owned))
     return rules, of

@@ -59,7 +59,7 @@ class Spelling(t.NamedTuple):
         others = [selector for selector in selectors if self.service_of(selector) is None]
         return others + [kept.get(key) or self.service(key) for key in sorted(services)]
 
-    def is_ours(self, selectors: t.Any) -> bool:
+    def is_owned(self, selectors: t.Any) -> bool:
         """One node first, then nothing but Services."""
         return (
             isinstance(selectors, list)
@@ -319,8 +319,8 @@ class Config:
     def _owned_peers(self) -> list[tuple[dict[str, t.Any], str]]:
         """Our peers, each with its node."""
         spelling = self.options.spelling
-        ours = [peer for peer in self._peers() if spelling.is_ours(peer.get(SELECTORS))]
-        return [(peer, spelling.node_of(peer[SELECTORS][0])) for peer in ours]
+        owned = [peer for peer in self._peers() if spelling.is_owned(peer.get(SELECTORS))]
+        return [(peer, spelling.node_of(peer[SELECTORS][0])) for peer in owned]
 
     def _peers(self) -> list[dict[str, t.Any]]:
         return self.document.get(PEERS) or []
@@ -330,7 +330,7 @@ def _serves(selectors: t.Any, node: str, spelling: Spelling) -> bool:
     """Whether a peer of ours is this node's; what somebody added to its selectors does not make it his."""
     if not isinstance(selectors, list) or not selectors or spelling.node_of(selectors[0]) != node:
         return False
-    return spelling.is_ours(selectors) or bool(spelling.services(selectors))
+    return spelling.is_owned(selectors) or bool(spelling.services(selectors))
 
 
 def check_document(document: t.Any) -> None:

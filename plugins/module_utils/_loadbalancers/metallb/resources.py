@@ -126,9 +126,9 @@ class Resources:
         rows = self._rows(list(nodes), False) if self.options.tracking == SERVICE else []
         desired, addresses = [parse_network(network) for network in networks], list(networks)
         own = pool_names(key).pool
-        name = next((other for other in self._ours(POOL) if self._addresses(other) == addresses), own)
-        foreign = [other for kind, other in self.objects if kind == POOL and not self.is_ours(POOL, other)]
-        if any(covers(self._spec(POOL, other), network) for other in foreign for network in desired):
+        name = next((other for other in self._owned(POOL) if self._addresses(other) == addresses), own)
+        unowned = [other for kind, other in self.objects if kind == POOL and not self.is_owned(POOL, other)]
+        if any(covers(self._spec(POOL, other), network) for other in unowned for network in desired):
             # MetalLB refuses pools that overlap; the user's serves the address
             self.notes.append(f"{' and '.join(addresses)} lies in a pool that is not ours; it is left to that pool")
             self._ensure(rows, {key})
@@ -155,7 +155,7 @@ class Resources:
         for name in self._pools_of(key):
             self._drop_user(name, key)
         spelling = self.options.spelling
-        for name in self._ours(PEER):
+        for name in self._owned(PEER):
             spec = self._spec(PEER, name)
             used_by = spelling.services(spec.get("nodeSelectors") or ())
             if key not in used_by:
@@ -182,17 +182,17 @@ class Resources:
     def services(self) -> set[ServiceKey]:
         """Those that use a pool or a peer of ours."""
         spelling = self.options.spelling
-        known = {key for name in self._ours(POOL) for key in self._users(name)}
+        known = {key for name in self._owned(POOL) for key in self._users(name)}
         return known | {
             key
-            for name in self._ours(PEER)
+            for name in self._owned(PEER)
             for key in spelling.services(self._spec(PEER, name).get("nodeSelectors") or ())
         }
 
     def networks(self) -> dict[ServiceKey, set[str]]:
         """What our pools have for each Service."""
         found: dict[ServiceKey, set[str]] = {}
-        for name in self._ours(POOL):
+        for name in self._owned(POOL):
             for key in self._users(name):
                 found.setdefault(key, set()).update(str(one) for one in self._addresses(name))
         return found
@@ -207,7 +207,7 @@ class Resources:
             self._withdraw_from(LAYER2, Layer2().name, pool)
             return
         self._advertise_by(LAYER2, layer2.name, pool)
-        if self.is_ours(LAYER2, layer2.name):
+        if self.is_owned(LAYER2, layer2.name):
             spec = self._spec(LAYER2, layer2.name)
             for key, rows in (
                 ("interfaces", list(layer2.interfaces)),
@@ -217,15 +217,15 @@ class Resources:
                 spec.update({key: rows} if rows else {})
 
     def _advertise_by(self, kind: str, default: str, pool: str) -> None:
-        ours = self._ours(kind)
-        if ours and default not in ours:
+        owned = self._owned(kind)
+        if owned and default not in owned:
             return  # the user labelled one of his own as ours: that one announces
         spec = self._make(kind, default)["spec"]
         names = list(spec.get("ipAddressPools") or ())
         spec["ipAddressPools"] = names if pool in names else names + [pool]
 
     def _withdraw_from(self, kind: str, default: str, pool: str) -> None:
-        if not self.is_ours(kind, default):
+        if not self.is_owned(kind, default):
             return
         spec = self._spec(kind, default)
         names = list(spec.get("ipAddressPools") or ())
@@ -278,7 +278,7 @@ class Resources:
                 self._withdraw_from(kind, default, name)
 
     def _pools_of(self, key: ServiceKey) -> list[str]:
-        return [name for name in self._ours(POOL) if key in self._users(name)]
+        return [name for name in self._owned(POOL) if key in self._users(name)]
 
     def _addresses(self, name: str) -> list[str]:
         return list(self._spec(POOL, name).get("addresses") or ())
@@ -289,7 +289,7 @@ class Resources:
         """Exactly the peers of these nodes; where peers go with Services, only once there are Services. Raises as add_service."""
         rows = self._rows(list(nodes), True)
         made = self._ensure(rows, {key} if key else set())
-        for name in self._ours(PEER):
+        for name in self._owned(PEER):
             if name not in made and self.options.peers != NONE:
                 self._delete_peer(name)
 
@@ -298,11 +298,11 @@ class Resources:
         if self.options.peers == NONE or self.options.tracking == SERVICE:
             return []
         desired, spelling = {row[0] for row in self._rows(list(nodes), True)}, self.options.spelling
-        stale = [self._spec(PEER, name).get("nodeSelectors") or () for name in self._ours(PEER) if name not in desired]
+        stale = [self._spec(PEER, name).get("nodeSelectors") or () for name in self._owned(PEER) if name not in desired]
         return [frozenset(spelling.node_of(selector) for selector in selectors) - {""} for selectors in stale]
 
     def count_peers(self) -> int:
-        return len(self._ours(PEER))
+        return len(self._owned(PEER))
 
     def add_nodes(self, nodes: t.Iterable[NodeBgp]) -> None:
         """Peers of these nodes, alongside those that are there. Raises as add_service."""
@@ -310,7 +310,7 @@ class Resources:
 
     def remove_node(self, node: str) -> None:
         spelling = self.options.spelling
-        for name in self._ours(PEER):
+        for name in self._owned(PEER):
             selectors = self._spec(PEER, name).get("nodeSelectors") or []
             rest = [selector for selector in selectors if spelling.node_of(selector) != node]
             if len(rest) == len(selectors):
@@ -342,7 +342,7 @@ class Resources:
         if by_service and not services:
             services = {
                 key
-                for name in self._ours(PEER)
+                for name in self._owned(PEER)
                 for key in spelling.services(self._spec(PEER, name).get("nodeSelectors") or ())
             }
             if not services:
@@ -352,9 +352,9 @@ class Resources:
             self._describe(peer, name, node, router)
             selectors = peer["spec"].get("nodeSelectors") or []
             used_by = spelling.services(selectors) | (services if by_service else set())
-            foreign = [one for one in selectors if not spelling.node_of(one) and spelling.service_of(one) is None]
+            unowned = [one for one in selectors if not spelling.node_of(one) and spelling.service_of(one) is None]
             peer["spec"]["nodeSelectors"] = spelling.with_services(
-                [spelling.node(one) for one in names] + foreign, used_by
+                [spelling.node(one) for one in names] + unowned, used_by
             )
         return {row[0] for row in rows}
 
@@ -378,20 +378,20 @@ class Resources:
                 type="kubernetes.io/basic-auth",
                 data={"password": base64.b64encode(node.password.encode()).decode("ascii")},
             )
-        elif self.is_ours(SECRET, secret):
+        elif self.is_owned(SECRET, secret):
             del self.objects[SECRET, secret]
         if node.password and self.options.passwords == PLAIN:
             spec["password"] = node.password
 
     def _delete_peer(self, name: str) -> None:
         del self.objects[PEER, name]
-        if self.is_ours(SECRET, secret_name(name)):
+        if self.is_owned(SECRET, secret_name(name)):
             del self.objects[SECRET, secret_name(name)]
 
-    def _ours(self, kind: str) -> list[str]:
-        return sorted(name for other, name in self.objects if other == kind and self.is_ours(kind, name))
+    def _owned(self, kind: str) -> list[str]:
+        return sorted(name for other, name in self.objects if other == kind and self.is_owned(kind, name))
 
-    def is_ours(self, kind: str, name: str) -> bool:
+    def is_owned(self, kind: str, name: str) -> bool:
         """True for an object with the label of the cloud controller, which we and the original write."""
         key, value = self.options.label
         meta = self.objects.get((kind, name), {}).get("metadata") or {}
@@ -422,7 +422,7 @@ class Resources:
         return spec
 
     def _check(self, kind: str, name: str) -> None:
-        if (kind, name) in self.objects and not self.is_ours(kind, name):
+        if (kind, name) in self.objects and not self.is_owned(kind, name):
             raise ValueRefused("conflict", f"the {kind} {name} is not ours; it is left alone")
 
     def _make(self, kind: str, name: str) -> Object:

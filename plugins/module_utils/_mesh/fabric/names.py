@@ -76,7 +76,7 @@ class Known(t.NamedTuple):
 
     names: frozenset[str]
     prefixes: tuple[str, ...]
-    foreign: frozenset[str]
+    unowned: frozenset[str]
     command_line: frozenset[str]
     choices: t.Mapping[str, tuple[str, ...]]
     of_hosts: frozenset[str]
@@ -92,14 +92,14 @@ def check_names(
     known: Known,
     place: t.Callable[[Hosts], str],
     elsewhere: t.Collection[str] = (),
-    not_ours: t.Iterable[str] = (),
+    unowned: t.Iterable[str] = (),
 ) -> list[Finding]:
     """What is wrong with names of variables, as many hosts as may have them.
 
     given: {variable: hosts that have it}. place: hosts to words such as ``group aws_nodes``. elsewhere: what was given on the
     command line. not_ours: names and patterns that the inventory declares to be something else's.
     """
-    spared, typos = _Spared(known, not_ours), _Typos(known.names)
+    spared, typos = _Spared(known, unowned), _Typos(known.names)
     found: list[Finding] = []
     for name in sorted(given):
         if spared.covers(name):
@@ -177,9 +177,9 @@ _WAY_OUT = " If it is something else's, list it in multicluster_foreign_variable
 class _Spared:
     """Names that somebody else answers for."""
 
-    def __init__(self, known: Known, not_ours: t.Iterable[str]) -> None:
-        self._names, self._patterns = set(known.foreign), []
-        for item in not_ours:
+    def __init__(self, known: Known, unowned: t.Iterable[str]) -> None:
+        self._names, self._patterns = set(known.unowned), []
+        for item in unowned:
             if any(char in item for char in "*?["):
                 self._patterns.append(item)
             else:

@@ -274,9 +274,9 @@ def _cilium(nodes: t.Iterable[Object]) -> t.Iterator[_Place]:
 def _noted(nodes: t.Mapping[str, Object]) -> t.Iterator[_Place]:
     for name, node in nodes.items():
         notes = node["metadata"].get("annotations") or {}
-        for key, whose in _NOTES.items():
+        for key, owner in _NOTES.items():
             for network in _networks_or_hosts([notes.get(key)]):
-                yield _Place(f"addresses that {whose} has by annotation of the Node", name, network, str(network))
+                yield _Place(f"addresses that {owner} has by annotation of the Node", name, network, str(network))
         try:
             default = parse_object(str(notes[OVN_NOTE])).get("default") if OVN_NOTE in notes else None
         except ValueRefused:

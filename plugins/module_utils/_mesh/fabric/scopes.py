@@ -46,8 +46,8 @@ def check_scopes(
         readers = {CLUSTERS: set(clusters), BOTH: fabric}[read_at[name]]
         first = min(values)
         other = next((host for host in sorted(values) if values[host] != values[first]), None)
-        silent = sorted(readers - set(values))
-        if other is None and not silent:
+        unreachable = sorted(readers - set(values))
+        if other is None and not unreachable:
             continue
         said_first = first if is_secret(name) else f"{first} says {quoted(str(values[first]))}"
         if other is not None:
@@ -57,7 +57,7 @@ def check_scopes(
                 else f"{said_first}, {other} says {quoted(str(values[other]))}"
             )
         else:
-            difference = f"{(f'{first} has a value' if is_secret(name) else said_first)}, {silent[0]} says nothing"
+            difference = f"{(f'{first} has a value' if is_secret(name) else said_first)}, {unreachable[0]} says nothing"
         message = f"{name} is read once for the whole fabric, so that it cannot differ by host: {difference}; write it once, in group_vars/all"
         found.append(Finding("group all", name, "differs_by_host", message))
     return found

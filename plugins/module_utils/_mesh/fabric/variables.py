@@ -42,7 +42,7 @@ CLUSTER_VARIABLES = (
     "node_name",
 )
 #: Names that are near to ours, are somebody else's, and common.
-_FOREIGN_PREFIXES = ("ansible_", "kube_", "k8s_", "calico_", "bgp_", "metallb_", "kubespan_", "kilo_", "group_")
+_UNOWNED_PREFIXES = ("ansible_", "kube_", "k8s_", "calico_", "bgp_", "metallb_", "kubespan_", "kilo_", "group_")
 
 
 class Finding(t.NamedTuple):
@@ -185,7 +185,7 @@ def misspelt(where: str, values: t.Mapping[str, t.Any], known: t.Sequence[str] =
         if (
             name in known
             or name in CLUSTER_VARIABLES
-            or name.startswith((*_FOREIGN_PREFIXES, "multicluster_"))
+            or name.startswith((*_UNOWNED_PREFIXES, "multicluster_"))
             or len(name) > 64
         ):
             continue

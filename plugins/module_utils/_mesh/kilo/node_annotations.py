@@ -32,10 +32,10 @@ def desired_annotations(
                 for name in nodes:
                     _note(desired, cluster, name, PERSISTENT_KEEPALIVE, str(number))
             else:
-                silent = sorted(
+                unreachable = sorted(
                     name for name, node in nodes.items() if node.annotation(PERSISTENT_KEEPALIVE) in ("", "0")
                 )
-                _say(warnings, _KEEPALIVE, cluster, silent, number)
+                _say(warnings, _KEEPALIVE, cluster, unreachable, number)
     blind: dict[str, set[str]] = {}
     for (dummy, cluster), source in sorted(sources.plans.items(), key=lambda item: item[0]):
         for name, node in source.nodes.items():

@@ -231,7 +231,7 @@ def _say_unresolved(run: _Run, target: Target) -> None:
 
 
 def _purge_group(run: _Run, target: Target, mesh: str, source: t.Any, reason: str) -> None:
-    doomed = {name: reason for name in target.existing.own(mesh, source) if target.ours(name)}
+    doomed = {name: reason for name in target.existing.own(mesh, source) if target.owned(name)}
     run.purge(target, str(source), doomed, len(doomed), 0)
 
 
@@ -335,17 +335,17 @@ def _compare(run: _Run, target: Target, peer: Peer, existing: Peer, label: str) 
     same = same_spec(spec, peer.spec)
     # the owner is only asked for where it matters: most Peers of most runs are as desired, and ours alone
     alongside = others(target.objects[name], run.settings.manager, THEIRS) if same else []
-    if same and alongside and target.ours(name):
+    if same and alongside and target.owned(name):
         run.update(target, peer, f"{', '.join(alongside)} is on record as its owner, too")
-    elif same and (not run.settings.adopt or target.ours(name)):
+    elif same and (not run.settings.adopt or target.owned(name)):
         run.plan.unchanged += 1
     elif same:
         run.update(target, peer, "taken over as it is")
-    elif (target.ours(name) or run.settings.adopt) and refused_by_kilo(spec) is not None:
+    elif (target.owned(name) or run.settings.adopt) and refused_by_kilo(spec) is not None:
         reason = f"Kilo does not see changes of a Peer that it refuses ({refused_by_kilo(spec)}), so it is made anew"
         run.remove(target, name, reason, early=True)
         run.create(target, peer, reason)
-    elif target.ours(name):
+    elif target.owned(name):
         run.update(target, peer, "differs in " + ", ".join(changed_fields(spec, peer.spec)))
     elif run.settings.adopt:
         run.update(target, peer, "taken over; differs in " + ", ".join(changed_fields(spec, peer.spec)))
@@ -377,7 +377,7 @@ def _plan_deletes(
             doomed[name] = f"node {node}: {source.led_by[node]} leads its location now"
         else:
             doomed[name] = "node {0}: {1}".format(node, source.reasons.get(node, "another mesh's Peer has its key"))
-    owned = sum(1 for name in own if name in doomed or target.ours(name))
+    owned = sum(1 for name in own if name in doomed or target.owned(name))
     cluster = source.entry["name"]
     skipped = {label_of(cluster, node) for node in source.reasons if node not in source.kept}
     why = why_refused(
@@ -408,7 +408,7 @@ def _leave(run: _Run, meshes: t.Sequence[t.Mapping[str, t.Any]]) -> MeshPlan:
         target = run.targets[target_name]
         for mesh, source in target.existing.groups():
             for name in target.existing.own(mesh, source) if mesh in names else ():
-                if target.ours(name):
+                if target.owned(name):
                     run.remove(target, name, f"the mesh is {run.settings.state}", action)
                 elif action == DELETE and target.may_remove(name, run.settings.adopt):
                     run.remove(target, name, "the mesh is absent, taken over", action)

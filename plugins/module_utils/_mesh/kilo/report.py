@@ -18,7 +18,7 @@ def report(
 ) -> dict[str, t.Any]:
     """{meshes, stale, foreign, handshakes, force_endpoints}, all plain data in the order of names."""
     stale: dict[str, list[str]] = {}
-    foreign: dict[str, list[str]] = {}
+    unowned: dict[str, list[str]] = {}
     handshakes: dict[str, t.Any] = {}
     sources = {
         (mesh.get("name"), entry.get("name"))
@@ -29,12 +29,12 @@ def report(
     pending = _pending(gathered, plan)
     for name in sorted(gathered.peers):
         target = Target(name, gathered.peers[name], settings.manager)
-        stale[name], foreign[name] = [], []
+        stale[name], unowned[name] = [], []
         for group in target.existing.groups():
             if group[0] and (group not in sources or (group[0], name) not in sources):
                 stale[name].extend(target.existing.own(*group))
         stale[name].sort()
-        foreign[name].extend(ident for ident in sorted(target.objects) if not target.ours(ident))
+        unowned[name].extend(ident for ident in sorted(target.objects) if not target.owned(ident))
         found = _handshakes(target, gathered.nodes.get(name, ()))
         if found is not None:
             handshakes[name] = found
@@ -47,7 +47,7 @@ def report(
             for ident, outcome in sorted(plan.outcomes.items())
         },
         "stale": stale,
-        "foreign": foreign,
+        "foreign": unowned,
         "handshakes": handshakes,
         "force_endpoints": force_endpoints(gathered),
     }
@@ -75,8 +75,8 @@ def _handshakes(target: Target, nodes: t.Sequence[Node]) -> dict[str, t.Any] | N
     if not any(node.annotation(DISCOVERED_ENDPOINTS) for node in nodes):
         return None
     seen = collect_discovered(nodes)
-    silent = [name for name, obj in sorted(target.objects.items()) if peer_spec(obj).get("publicKey") not in seen]
-    return {"heard_of": len(target.objects) - len(silent), "silent": silent}
+    unreachable = [name for name, obj in sorted(target.objects.items()) if peer_spec(obj).get("publicKey") not in seen]
+    return {"heard_of": len(target.objects) - len(unreachable), "silent": unreachable}
 
 
 def force_endpoints(gathered: Gathered) -> dict[str, dict[str, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._plan.deletable import may_delete
-from ..._plan.objects import is_ours, labels_of
+from ..._plan.objects import is_owned, labels_of
 from ..._plan.plan import Refusal
 from ..._values.addresses import Address
 from ..._values.refused import ValueRefused
@@ -118,20 +118,20 @@ class Target:
             self.objects[ident] = obj
             rows.append(Peer(ident, labels_of(obj), peer_spec(obj)))
         self.existing = Existing(rows)
-        self._ours: dict[str, bool] = {}
+        self._owned: dict[str, bool] = {}
 
-    def ours(self, name: str) -> bool:
+    def owned(self, name: str) -> bool:
         """True when the Peer was applied by our field manager, and its name or its record says that nobody else made it."""
-        if name not in self._ours:
+        if name not in self._owned:
             obj = self.objects.get(name)
-            self._ours[name] = obj is not None and may_delete(
-                obj, self._manager, is_ours(obj, self._manager), _named(name, obj)
+            self._owned[name] = obj is not None and may_delete(
+                obj, self._manager, is_owned(obj, self._manager), _named(name, obj)
             )
-        return self._ours[name]
+        return self._owned[name]
 
     def may_remove(self, name: str, adopt: bool) -> bool:
         """Whether the Peer may be deleted: it is ours, or may be the original program's by its name where that is asked for."""
-        return self.ours(name) or (adopt and name in self.objects and _named(name, self.objects[name]))
+        return self.owned(name) or (adopt and name in self.objects and _named(name, self.objects[name]))
 
 
 def _named(name: str, obj: t.Mapping[str, t.Any]) -> bool:
@@ -279,7 +279,7 @@ def _draft(
         own = targets[name].existing.own(mesh["name"], entry["name"])
         for ident, peer in own.items():
             node = node_of.get(ident)
-            if node is not None and node not in live and (settings.adopt or targets[name].ours(ident)):
+            if node is not None and node not in live and (settings.adopt or targets[name].owned(ident)):
                 live[node] = peer.spec
     holders: dict[str, str] = {}
     for node, spec in live.items():

@@ -40,8 +40,8 @@ def object_steps(
     if not exists:
         return Steps(DONE, [])
     if deleting:
-        ours = FINALIZER in finalizers
-        return Steps(DONE, ["finalizer"] if ours else [], ours)
+        owned = FINALIZER in finalizers
+        return Steps(DONE, ["finalizer"] if owned else [], owned)
     if FINALIZER not in finalizers:
         return Steps(DONE, ["finalizer"])
     return Steps(DONE, ["status"]) if overlap else Steps(None, [])

@@ -122,7 +122,7 @@ def networks_of(affiliate: Affiliate) -> tuple[str, PrefixSet]:
 def _peer(row: _Row, networks: PrefixSet) -> Peer:
     said = row.affiliate
     label = said.get("nodename") or said["node_id"]
-    whose = said.get("cluster"), said.get("node"), bool(said.get("by_rank")), said.get("addresses_by_rank") or ()
+    owner = said.get("cluster"), said.get("node"), bool(said.get("by_rank")), said.get("addresses_by_rank") or ()
     return Peer(
         said["public_key"],
         said["node_id"],
@@ -130,7 +130,7 @@ def _peer(row: _Row, networks: PrefixSet) -> Peer:
         networks.cidrs(),
         list(said.get("endpoints") or ()),
         label,
-        *whose,
+        *owner,
     )
 
 

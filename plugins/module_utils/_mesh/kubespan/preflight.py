@@ -8,7 +8,7 @@ import typing as t
 
 from ..._values.refused import quoted
 from .generations import GENERATIONS, Generation, Layout
-from .routing import desired_rule, is_our_route, is_ours, selects
+from .routing import desired_rule, is_our_route, is_owned, selects
 
 Facts = t.Mapping[str, t.Any]
 
@@ -43,7 +43,7 @@ def _rules(facts: Facts, layout: Layout, gen: Generation, found: list[Conflict])
     for version, rules in sorted((facts.get("rules") or {}).items()):
         desired = desired_rule(version, layout, gen)
         for rule in rules:
-            if is_ours(rule, desired, gen) or rule["priority"] == 0:
+            if is_owned(rule, desired, gen) or rule["priority"] == 0:
                 continue
             where = f"IPv{version} rule {rule['priority']} to table {rule.get('table')}"
             if rule["priority"] in (layout.rule_priority, layout.rule_priority + 1) and gen.fixed_priority:

@@ -82,7 +82,7 @@ def plan_rule(
     steps: list[Data] = []
     found = False
     for rule in existing:
-        if not is_ours(rule, desired, gen):
+        if not is_owned(rule, desired, gen):
             continue
         right = not found and _is_right(rule, desired)
         found = found or right
@@ -95,7 +95,7 @@ def plan_rule(
     return steps
 
 
-def is_ours(
+def is_owned(
     rule: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any], gen: Generation = GENERATIONS["current"]
 ) -> bool:
     """Whether a rule of the same family is ours to change."""
@@ -106,11 +106,11 @@ def is_ours(
     return all(rule.get(name) == desired[name] for name in _SELECTORS)
 
 
-def ours_to_remove(
+def owned_to_remove(
     rule: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any], gen: Generation = GENERATIONS["current"]
 ) -> bool:
     """Whether a teardown removes a rule: it must be ours and look for our mark in our table (kubespan 17.5)."""
-    return is_ours(rule, desired, gen) and all(rule.get(name) == desired[name] for name in _SELECTORS)
+    return is_owned(rule, desired, gen) and all(rule.get(name) == desired[name] for name in _SELECTORS)
 
 
 def _is_right(rule: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any]) -> bool:
@@ -199,13 +199,13 @@ def plan_routes(
 ) -> list[Data]:
     """``{op: "replace" or "delete", route}``: replacing never leaves a gap; what is added comes before what goes. bypass: of bypass_routes."""
     desired = {_identity(route): route for route in [*desired_routes(layout, mtu, fail_closed), *bypass]}
-    ours = {_identity(route): route for route in existing if is_our_route(route, layout)}
+    owned = {_identity(route): route for route in existing if is_our_route(route, layout)}
     steps: list[Data] = [
-        {"op": "replace", "route": route} for key, route in desired.items() if not _same_route(ours.get(key), route)
+        {"op": "replace", "route": route} for key, route in desired.items() if not _same_route(owned.get(key), route)
     ]
     # the fallback first: it closes the table before anything else in it moves
     steps.sort(key=lambda step: bool(step["route"]["type"] != "unreachable"))
-    return steps + [{"op": "delete", "route": dict(route)} for key, route in ours.items() if key not in desired]
+    return steps + [{"op": "delete", "route": dict(route)} for key, route in owned.items() if key not in desired]
 
 
 def _identity(route: t.Mapping[str, t.Any]) -> tuple[t.Any, ...]:

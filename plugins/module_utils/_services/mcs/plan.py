@@ -10,7 +10,7 @@ import typing as t
 from ..._plan.budget import check_budget
 from ..._plan.deletable import may_delete, why_it_stays
 from ..._plan.object_plan import Key, Read, Write, plan_objects
-from ..._plan.objects import is_ours, labels_of
+from ..._plan.objects import is_owned, labels_of
 from ..._plan.plan import DELETE, Pending, Plan, Refusal, is_pending
 from ..._plan.sole_owner import others, surplus
 from ..exports import id_of, label_of
@@ -90,7 +90,7 @@ class Here:
             self._imported.add(unit)
         if key.kind == SLICE:
             self.slices.setdefault(unit, []).append(key)
-        if not is_ours(obj, manager):
+        if not is_owned(obj, manager):
             return
         self.mine.add(key)
         self.units.setdefault(unit, []).append(key)
@@ -163,10 +163,10 @@ def plan_cluster(
         units.add(unit_of(place))
         made = _manifests(here, merged[place], options, version, slices)
         actual = here.import_of(place)
-        foreign = sorted(key for key in made if key in here.objects and key not in here.mine)
-        if foreign:
+        unowned = sorted(key for key in made if key in here.objects and key not in here.mine)
+        if unowned:
             planned.failed.add(place)
-            text = f"{foreign[0].kind} {foreign[0].short} exists and is not ours; it is left alone, and the Service is not imported"
+            text = f"{unowned[0].kind} {unowned[0].short} exists and is not ours; it is left alone, and the Service is not imported"
             planned.plan.refuse("ServiceImport " + label_of(here.name, place), "not_ours", text)
             keep.update(here.units.get(unit_of(place), ()))
         elif actual is not None and actual["metadata"].get("deletionTimestamp"):

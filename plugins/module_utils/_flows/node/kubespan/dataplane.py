@@ -31,7 +31,7 @@ from ...._mesh.kubespan.routing import (
     bypass_routes,
     desired_rule,
     is_our_route,
-    ours_to_remove,
+    owned_to_remove,
     plan_routes,
     plan_rule,
     rule_text,
@@ -179,13 +179,13 @@ class KubespanDataplane(Part):
         self.rule_steps = [step for version in (4, 6) for step in self._rule_steps(version)]
         self.route_steps = self._route_steps()
         problems, notes = self._preflight()
-        foreign = any(refusal.object == self.layout.device for refusal in self.device.refused)
-        self.refused = bool(foreign or problems or self.table.foreign)
+        unowned = any(refusal.object == self.layout.device for refusal in self.device.refused)
+        self.refused = bool(unowned or problems or self.table.unowned)
         todo = Plan()
         todo.warnings.extend(notes)
         for problem in problems:
             todo.refuse(self.layout.device, problem.reason, problem.message)
-        if problems or self.table.foreign:
+        if problems or self.table.unowned:
             todo.refused.extend(self.table.refused)
             return todo
         todo.extend(self.device)
@@ -300,7 +300,7 @@ class KubespanDataplane(Part):
             return [
                 {"op": "delete", "rule": rule}
                 for rule in self.rules[version]
-                if ours_to_remove(rule, desired, self.gen)
+                if owned_to_remove(rule, desired, self.gen)
             ]
         return without_gap(plan_rule(self.rules[version], version, self.layout, self.gen))
 
@@ -328,7 +328,7 @@ class KubespanDataplane(Part):
                 rule
                 for version in (4, 6)
                 for rule in self.rules[version]
-                if ours_to_remove(rule, desired[version], self.gen)
+                if owned_to_remove(rule, desired[version], self.gen)
             ],
             "routes": [route for route in self.routes if is_our_route(route, self.layout)],
         }
@@ -416,7 +416,7 @@ def put_back_steering(before: t.Mapping[str, t.Any] | None) -> None:
     desired_rules = before["rules"]
     for version in (4, 6):
         mine = desired_rule(version, layout)
-        live = [rule for rule in rules.read_rules(version) if ours_to_remove(rule, mine)]
+        live = [rule for rule in rules.read_rules(version) if owned_to_remove(rule, mine)]
         extra = [{"op": "delete", "rule": rule} for rule in live if rule not in desired_rules]
         missing = [
             {"op": "add", "rule": rule} for rule in desired_rules if rule["version"] == version and rule not in live

@@ -13,7 +13,7 @@ from ...._linux.netlink.rules import read_rules
 from ...._mesh.kubespan.generations import GENERATIONS, Generation, Layout
 from ...._mesh.kubespan.nft import FAMILY
 from ...._mesh.kubespan.preflight import Conflict, conflicts
-from ...._mesh.kubespan.routing import desired_rule, is_ours
+from ...._mesh.kubespan.routing import desired_rule, is_owned
 
 Data = dict[str, t.Any]
 
@@ -30,14 +30,14 @@ def gather(
     own = {device["listen_port"] for device in wireguard if device["name"] in (layout.device, *leaving)}
     tables = [dict(table, owned=is_our_alias(table["owner"], owner)) for table in users.read_tables()]
     desired = {version: desired_rule(version, layout, gen) for version in (4, 6)}
-    ours = (
+    present = (
         {(FAMILY, layout.table_name)} if any(t["owned"] and t["name"] == layout.table_name for t in tables) else set()
     )
     marks = [
         user
         for user in users.read_mark_users()
-        if user["table"] not in ours
-        and not ("rule" in user and is_ours(user["rule"], desired[user["rule"]["version"]], gen))
+        if user["table"] not in present
+        and not ("rule" in user and is_owned(user["rule"], desired[user["rule"]["version"]], gen))
     ]
     return {
         "rules": {version: read_rules(version) for version in (4, 6)},

@@ -47,7 +47,7 @@ def ask_names(rows: t.Iterable[t.Mapping[str, t.Any]], places: t.Mapping[str, st
     """[{flow, server, outcome, name, addresses, detail}]. places: network namespace by flow. A server that is silent is asked once from each of them."""
     found: list[Data] = []
     known: dict[tuple[t.Any, ...], dns_query.Answer] = {}
-    silent: set[tuple[str | None, str]] = set()
+    unreachable: set[tuple[str | None, str]] = set()
     for raw in rows:
         flow = str(raw.get("id"))
         if flow not in places:
@@ -73,12 +73,12 @@ def ask_names(rows: t.Iterable[t.Mapping[str, t.Any]], places: t.Mapping[str, st
             key = (netns, server, asks)
             if key not in known:
                 question = dns_query.Question(netns, server, asks.port, asks.names, asks.version)
-                gone = dns_query.Answer(dns_query.SILENT, "", (), "no answer to an earlier question")
-                known[key] = gone if (netns, server) in silent else dns_query.ask(question, wait)
+                gone = dns_query.Answer(dns_query.UNREACHABLE, "", (), "no answer to an earlier question")
+                known[key] = gone if (netns, server) in unreachable else dns_query.ask(question, wait)
             answer = known[key]
-            if answer.outcome == dns_query.SILENT:
-                silent.add((netns, server))
-            if answer.outcome != dns_query.SILENT or server == asks.servers[-1]:
+            if answer.outcome == dns_query.UNREACHABLE:
+                unreachable.add((netns, server))
+            if answer.outcome != dns_query.UNREACHABLE or server == asks.servers[-1]:
                 found.append(
                     {
                         "flow": flow,

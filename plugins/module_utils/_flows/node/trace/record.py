@@ -128,7 +128,7 @@ class Record:
         headers = read_headers(event.network, event.transport) if event.network is not None else None
         if headers is None:
             return before
-        index, direction = self._whose(headers, event, before)
+        index, direction = self._owner(headers, event, before)
         if index is not None:
             self._learn(index, headers, direction)
         for device in (event.iif, event.oif):
@@ -141,7 +141,7 @@ class Record:
             self._packets.popitem(last=False)
         return packet
 
-    def _whose(self, headers: Headers, event: Event, before: _Packet | None) -> tuple[int | None, str]:
+    def _owner(self, headers: Headers, event: Event, before: _Packet | None) -> tuple[int | None, str]:
         if headers.error is not None:
             if (
                 event.table == self._table
@@ -149,9 +149,9 @@ class Record:
                 and event.handle is not None
                 and event.handle in self._quotes
             ):
-                index, ours = self._quotes[event.handle]
+                index, owned = self._quotes[event.handle]
                 # what our own packet met comes back to its source
-                return self._error_of(index, headers, BACK if ours else FORWARD)
+                return self._error_of(index, headers, BACK if owned else FORWARD)
             if before is not None and before.headers.error is not None:
                 return before.flow, before.direction
             return None, FORWARD

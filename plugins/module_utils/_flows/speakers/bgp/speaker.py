@@ -47,7 +47,7 @@ FORMER = FOLDER + "/bgpd.conf"
 UNFINISHED = FOLDER + "/unfinished"
 PORT = 179
 #: FRR's own files, in which a session to the same router would fight with ours.
-FOREIGN = ("/etc/frr/frr.conf", "/etc/frr/bgpd.conf")
+UNOWNED = ("/etc/frr/frr.conf", "/etc/frr/bgpd.conf")
 #: Of whoever changes the state, alongside the follower's own; so long another one may take.
 LOCK, LOCK_SECONDS = "multicluster-bgp-state", 120.0
 _KEPT_OPTIONS = (
@@ -246,7 +246,7 @@ def _no_rival(neighbours: t.Iterable[t.Any], allowed: t.Any) -> None:
     """A second speaker on this node with the same router would take our session down, and we its. Raises ``conflict``."""
     if allowed:
         return
-    texts = [(files.content(path) or b"").decode("utf-8", "replace") for path in FOREIGN]
+    texts = [(files.content(path) or b"").decode("utf-8", "replace") for path in UNOWNED]
     words = {tuple(line.split()[:2]) for text in texts for line in text.splitlines()}
     for one in neighbours:
         if ("neighbor", one.address) in words:

@@ -43,7 +43,7 @@ _REPORTED = ("nodes", "routes", "left_out")
 #: What a run that was killed has written and started nothing for.
 UNFINISHED = keepalived.FOLDER + "/unfinished"
 #: The files of the node's own keepalived.
-FOREIGN = ("/etc/keepalived/keepalived.conf", "/etc/keepalived/conf.d")
+UNOWNED = ("/etc/keepalived/keepalived.conf", "/etc/keepalived/conf.d")
 #: Where kube-proxy with IPVS keeps every address on every node.
 _IPVS = "kube-ipvs0"
 _ARP_IGNORE = "/proc/sys/net/ipv4/conf/{0}/arp_ignore"
@@ -190,7 +190,7 @@ def _place(request: t.Mapping[str, t.Any], segment: Segment, links: t.Sequence[L
 def _no_rival(state: follow.State, links: t.Sequence[Link]) -> None:
     """Raises ValueRefused for what would make two nodes answer for one address, or the node's own keepalived hear ours."""
     numbers = {group.number for group in state.segment.groups}
-    paths = [FOREIGN[0], *(f"{FOREIGN[1]}/{name}" for name in files.list_folder(FOREIGN[1]))]
+    paths = [UNOWNED[0], *(f"{UNOWNED[1]}/{name}" for name in files.list_folder(UNOWNED[1]))]
     for path in paths:
         both = keepalived_config.own_numbers("\n".join(files.read_lines(path))) & numbers
         if both:

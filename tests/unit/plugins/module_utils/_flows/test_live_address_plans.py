@@ -94,10 +94,10 @@ class Cluster:
         return True
 
 
-def service(name, address, annotation, ingress, host, ours, reported):
+def service(name, address, annotation, ingress, host, owned, reported):
     status = [{"ip": one} for one in ingress] + ([{"hostname": "lb.example.org"}] if host else [])
     fields = [
-        ({"f:spec": {"f:loadBalancerIP": {}}}, ours and address),
+        ({"f:spec": {"f:loadBalancerIP": {}}}, owned and address),
         ({"f:status": {"f:loadBalancer": {"f:ingress": {}}}}, reported and ingress),
     ]
     return {

@@ -203,11 +203,11 @@ def drip_headers(handler, number):
         time.sleep(0.1)
 
 
-def silent(handler, number):
+def unreachable(handler, number):
     time.sleep(5)
 
 
-@pytest.mark.parametrize("answer", [drip(b" " * 500), drip_headers, silent], ids=["body", "headers", "silent"])
+@pytest.mark.parametrize("answer", [drip(b" " * 500), drip_headers, unreachable], ids=["body", "headers", "silent"])
 def test_slow_drip_ends_at_the_deadline(hostile, answer):
     client, server = hostile(answer, QUICK._replace(request_seconds=0.6))
     started = time.monotonic()
@@ -263,7 +263,7 @@ def test_the_deadline_is_one_for_every_byte_of_every_transport(way, answer, cert
 )
 def test_a_time_that_passed_says_whose_limit_it_was(hostile, monkeypatch, limits, most, words):
     monkeypatch.setattr(session, "BUILT_IN_SECONDS", most)
-    client, server = hostile(silent, QUICK._replace(**limits))
+    client, server = hostile(unreachable, QUICK._replace(**limits))
     with pytest.raises(errors.ListIncomplete) as error:
         client.list("/api/v1/nodes")
     assert "no answer within 0." in str(error.value) and words in str(error.value)

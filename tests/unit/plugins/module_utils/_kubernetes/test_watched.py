@@ -156,12 +156,12 @@ def test_answers_and_rows_in_any_order_end_at_what_the_server_has(data):
     """One object's life: each version is written by us or by others; our answers come at any later time, the rows in their order."""
     lives = data.draw(st.lists(st.tuples(st.sampled_from(["write", "delete"]), st.booleans()), max_size=12))
     events, rows, uid, there = [], [], 0, None
-    for version, (what, ours) in enumerate(lives, start=11):
+    for version, (what, owned) in enumerate(lives, start=11):
         if what == "write":
             uid += there is None
             there = obj(version, uid=f"u{uid}")
             rows.append(("ADDED", there))
-            events += [(there, version)] if ours else []
+            events += [(there, version)] if owned else []
         elif there is not None:
             rows.append(("DELETED", dict(there, metadata=dict(there["metadata"], resourceVersion=str(version)))))
             there = None

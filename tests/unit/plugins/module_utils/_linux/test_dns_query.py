@@ -117,8 +117,8 @@ def test_a_server_that_fails_is_reported_by_its_code(serve: t.Any, code: int, de
 
 
 def test_a_silent_server_is_asked_twice_and_a_lost_answer_does_no_harm(serve: t.Any) -> None:
-    silent = serve(lambda query, name: [])
-    assert ask(silent, wait=0.4).outcome == "silent" and len(silent.asked) == 2
+    unreachable = serve(lambda query, name: [])
+    assert ask(unreachable, wait=0.4).outcome == "silent" and len(unreachable.asked) == 2
     second = serve(lambda query, name: [reply(query, ["10.3.0.9"])] if len(second.asked) > 1 else [])
     assert ask(second, wait=2.0).addresses == ("10.3.0.9",)
 
@@ -172,19 +172,19 @@ def test_a_name_without_a_form_is_refused(name: str) -> None:
 
 
 def test_flows_are_asked_for_and_a_silent_server_once(serve: t.Any) -> None:
-    silent = serve(lambda query, name: [])
+    unreachable = serve(lambda query, name: [])
     good = serve(lambda query, name: [reply(query, ["10.3.0.9"])])
     asks = {"names": [NAME], "servers": ["127.0.0.1"]}
     rows = [
-        {"id": "0", "version": 4, "ask": dict(asks, port=silent.port)},
-        {"id": "1", "version": 4, "ask": dict(asks, port=silent.port, names=["other"])},
+        {"id": "0", "version": 4, "ask": dict(asks, port=unreachable.port)},
+        {"id": "1", "version": 4, "ask": dict(asks, port=unreachable.port, names=["other"])},
         {"id": "2", "version": 4, "ask": dict(asks, servers=["x"])},
         {"id": "3", "version": 4},
         {"id": "4", "version": 4, "ask": dict(asks, port=good.port)},
     ]
     found = trace_ask.ask_names(rows[:4], {row["id"]: None for row in rows}, 0.3)
     assert [(row["flow"], row["outcome"]) for row in found] == [("0", "silent"), ("1", "silent"), ("2", "failed")]
-    assert set(silent.asked) == {NAME}
+    assert set(unreachable.asked) == {NAME}
     assert trace_ask.ask_names(rows[4:], {"4": None}, 5.0) == [
         {
             "flow": "4",

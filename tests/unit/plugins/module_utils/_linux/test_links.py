@@ -38,7 +38,7 @@ def theirs(kind, message):
     return read
 
 
-def ours(message):
+def owned(message):
     """A body of pyroute2's."""
     message.encode()
     return bytes(message.data)[16:]
@@ -113,7 +113,7 @@ def test_we_read_what_pyroute2_writes(name, mtu, kind, alias, up):
     ]
     message["attrs"] += [["IFLA_LINKINFO", {"attrs": [["IFLA_INFO_KIND", kind]]}]] if kind else []
     message["attrs"] += [["IFLA_IFALIAS", alias]] if alias else []
-    assert links.decode_link(ours(message)) == links.Link(
+    assert links.decode_link(owned(message)) == links.Link(
         9, name, kind, links.ETHERNET, "02:00:5e:00:53:01", mtu, 500, alias, 0x10001 if up else 0, 6
     )
 
@@ -123,7 +123,7 @@ def test_the_links_own_address_counts_where_it_has_a_peers(flags, permanent):
     message = ifaddrmsg()
     message["family"], message["prefixlen"], message["index"], message["scope"], message["flags"] = 2, 32, 4, 253, flags
     message["attrs"] = [["IFA_ADDRESS", "192.0.2.2"], ["IFA_LOCAL", "192.0.2.1"]]
-    assert links.decode_address(ours(message)) == (4, links.Address("192.0.2.1/32", "link", permanent=permanent))
+    assert links.decode_address(owned(message)) == (4, links.Address("192.0.2.1/32", "link", permanent=permanent))
 
 
 @pytest.mark.parametrize(

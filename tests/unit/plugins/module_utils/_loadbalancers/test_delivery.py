@@ -100,9 +100,9 @@ def test_a_port_that_says_no_counts_at_once_and_silence_after_a_while():
     assert judge([LOCAL, ANY], memory, 0, False, 100.0) == (["203.0.113.1/32", "203.0.113.2/32"], {}, "")
     gone = heard(memory, said(p31234=503), 100.5)
     assert judge([LOCAL, ANY], gone, 0, False, 100.5)[0] == ["203.0.113.2/32"]
-    silent = heard(memory, said(p31234=None), 101.0)
-    assert judge([LOCAL], silent, 0, False, 100.0 + SILENCE_SECONDS)[0] == ["203.0.113.1/32"]
-    announced, withheld, stopped = judge([LOCAL], silent, 0, False, 100.1 + SILENCE_SECONDS)
+    unreachable = heard(memory, said(p31234=None), 101.0)
+    assert judge([LOCAL], unreachable, 0, False, 100.0 + SILENCE_SECONDS)[0] == ["203.0.113.1/32"]
+    announced, withheld, stopped = judge([LOCAL], unreachable, 0, False, 100.1 + SILENCE_SECONDS)
     assert announced == [] and "31234" in withheld["203.0.113.1/32"] and not stopped
     # silence after a no stays a no, and a port that never said anything is one, too
     assert (

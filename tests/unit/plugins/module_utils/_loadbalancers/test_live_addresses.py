@@ -141,14 +141,14 @@ ADDRESSES = st.sampled_from(
 )
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 SERVICES = st.builds(
-    lambda name, address, annotations, ingress, hosts, ours, reported: services.Service(
+    lambda name, address, annotations, ingress, hosts, owned, reported: services.Service(
         "default",
         name,
         address=address,
         annotations=annotations,
         ingress=tuple(ingress),
         hosts=tuple(hosts),
-        set_by_us=ours,
+        set_by_us=owned,
         reported=reported,
     ),
     NAMES,

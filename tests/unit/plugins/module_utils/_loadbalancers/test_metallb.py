@@ -260,8 +260,8 @@ def test_shared_addresses_and_moves():
 @pytest.mark.parametrize("peers", [mr.NATIVE, mr.FRR, mr.NONE])
 def test_resources_come_settle_and_go(tracking, peers):
     options = mr.Options(tracking=tracking, peers=peers)
-    foreign = {"kind": "IPAddressPool", "metadata": {"name": "lan"}, "spec": {"addresses": ["10.0.0.1-10.0.0.9"]}}
-    made = mr.Resources([foreign], options)
+    unowned = {"kind": "IPAddressPool", "metadata": {"name": "lan"}, "spec": {"addresses": ["10.0.0.1-10.0.0.9"]}}
+    made = mr.Resources([unowned], options)
     rows = [N1._replace(password="Abcdef1234"), N2._replace(password="Abcdef1234")]
 
     def converge(resources):
@@ -278,7 +278,7 @@ def test_resources_come_settle_and_go(tracking, peers):
     assert not any("Abcdef1234" in str(obj) for obj in made.objects.values())
     made.sync_services({})
     made.sync_nodes([])
-    assert list(made.objects.values()) == [foreign]
+    assert list(made.objects.values()) == [unowned]
 
 
 def test_resources_refuse_what_is_not_ours():

@@ -512,9 +512,9 @@ def test_diff_example() -> None:
 def test_keys_that_others_hold() -> None:
     existing = [peer("laptop", "K1", "q", mesh=None), peer("m1--a--old", "K2", "r")]
     desired = [peer("m1--a--n1", "K1", "p"), peer("m1--a--new", "K2", "r")]
-    ours = kilo_peers.diff_peers("m1", "a", kilo_peers.Existing(existing), desired)
-    assert ours.held == {"m1--a--n1": "laptop"} and not ours.update and ours.delete == ["m1--a--old"]
-    assert [item.name for item in ours.create] == ["m1--a--new"]  # a renamed node is there in the same run
+    owned = kilo_peers.diff_peers("m1", "a", kilo_peers.Existing(existing), desired)
+    assert owned.held == {"m1--a--n1": "laptop"} and not owned.update and owned.delete == ["m1--a--old"]
+    assert [item.name for item in owned.create] == ["m1--a--new"]  # a renamed node is there in the same run
 
 
 def test_delays() -> None:

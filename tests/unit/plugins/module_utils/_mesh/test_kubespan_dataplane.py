@@ -157,8 +157,8 @@ def test_rules() -> None:
     assert routing.rule_text(routing.desired_rule(4, gen=SEED)) == text
     assert routing.plan_rule([rule()], 4) == []
     assert routing.plan_rule([], 4) == [{"op": "add", "rule": rule()}]
-    foreign = rule(protocol=2)
-    assert routing.plan_rule([foreign], 4) == [{"op": "add", "rule": rule()}]
+    unowned = rule(protocol=2)
+    assert routing.plan_rule([unowned], 4) == [{"op": "add", "rule": rule()}]
     wrong = rule(fwmask=0xFF)
     assert routing.plan_rule([wrong], 4) == [{"op": "delete", "rule": wrong}, {"op": "add", "rule": rule()}]
     assert routing.plan_rule([wrong, rule()], 4) == [{"op": "delete", "rule": wrong}]
@@ -186,8 +186,8 @@ def test_rules_of_the_old_generation() -> None:
 
 def test_teardown_takes_only_what_is_whole() -> None:
     desired = routing.desired_rule(4)
-    assert routing.ours_to_remove(rule(), desired)
-    assert not routing.ours_to_remove(rule(table=181), desired) and not routing.ours_to_remove(
+    assert routing.owned_to_remove(rule(), desired)
+    assert not routing.owned_to_remove(rule(table=181), desired) and not routing.owned_to_remove(
         rule(protocol=2), desired
     )
 

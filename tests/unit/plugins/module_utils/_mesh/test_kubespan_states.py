@@ -121,9 +121,9 @@ def test_one_endpoint() -> None:
 
 
 def test_a_working_endpoint_is_adopted_after_a_restart() -> None:
-    ours = states.decide(Status(), [E1, E2], "203.0.113.9:4000", T0 - 60, T0)
-    assert ours.status.state == UP and ours.status.last_used == "203.0.113.9:4000" and ours.status.changed_at is None
-    assert states.decide(ours.status, [E1, E2], "203.0.113.9:4000", T0 - 60, T0 + 30).status.state == UP
+    owned = states.decide(Status(), [E1, E2], "203.0.113.9:4000", T0 - 60, T0)
+    assert owned.status.state == UP and owned.status.last_used == "203.0.113.9:4000" and owned.status.changed_at is None
+    assert states.decide(owned.status, [E1, E2], "203.0.113.9:4000", T0 - 60, T0 + 30).status.state == UP
     forced = states.decide(Status(), [E1, E2], "203.0.113.9:4000", T0 - 60, T0, original=True)
     assert forced.write == E1 and forced.status.state == UNKNOWN
     stale = states.decide(Status(), [E1, E2], "203.0.113.9:4000", T0 - 275, T0)

@@ -338,7 +338,7 @@ def test_a_table_that_was_taken_over_is_ours_by_its_chains(desired):
     for chain in kernel.table["chains"]:
         chain["owner"] = None
     refused = nft_plan.plan_table(desired, kernel.table, OWNER)
-    assert refused.foreign and [entry.reason for entry in refused.refused] == ["adoptable"] and not refused.steps
+    assert refused.unowned and [entry.reason for entry in refused.refused] == ["adoptable"] and not refused.steps
     assert [entry.reason for entry in nft_plan.plan_absent("inet", "t", kernel.table, OWNER).refused] == ["not_ours"]
     plan = nft_plan.plan_table(desired, kernel.table, OWNER, adopt=True)
     kernel.apply_all(plan)

@@ -65,8 +65,8 @@ def test_every_range_and_everything_of_others_inside_it_is_asked_for(given_tunne
     for tunnel in given_tunnels:
         for text in tunnel["ranges"]:
             outer = ipaddress.ip_network(text)
-            foreign = [ipaddress.ip_network(dst) for dst, dev in given_routes if dev != tunnel["device"]]
-            inside = [outer] + [network for network in foreign if network.subnet_of(outer)]
+            unowned = [ipaddress.ip_network(dst) for dst, dev in given_routes if dev != tunnel["device"]]
+            inside = [outer] + [network for network in unowned if network.subnet_of(outer)]
             for network in inside:
                 first = network.network_address + (1 if network.num_addresses > 2 else 0)
                 desired.add((text, tunnel["device"], str(first)))

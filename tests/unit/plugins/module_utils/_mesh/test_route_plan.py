@@ -44,7 +44,7 @@ def test_create_keep_and_purge_in_that_order():
 
 
 @pytest.mark.parametrize(
-    "foreign, reason",
+    "unowned, reason",
     [
         (live("10.4.0.0/16", protocol=3), "adoptable"),
         (live("10.4.0.0/16", protocol=4, dev="eth0"), "not_ours"),
@@ -52,10 +52,10 @@ def test_create_keep_and_purge_in_that_order():
         (live("10.4.0.0/16", dev=None, via="several", protocol=3), "not_ours"),
     ],
 )
-def test_a_foreign_route_is_refused_unless_adopted(foreign, reason):
-    refused = plan([DESIRED], [foreign])
+def test_a_foreign_route_is_refused_unless_adopted(unowned, reason):
+    refused = plan([DESIRED], [unowned])
     assert refused.changes == [] and [r.reason for r in refused.refused] == [reason]
-    adopted = plan([DESIRED], [foreign], adopt=True)
+    adopted = plan([DESIRED], [unowned], adopt=True)
     assert shown(adopted) == [("update", "10.4.0.0/16 dev wg table main")] and not adopted.refused
 
 

@@ -96,8 +96,8 @@ _MARKED = {"priority": 100, "table": "3", "iif": "eth0", "fwmark": "0x20/0x60"}
 )
 @example([dict(_MARKED, suppress_prefixlength=0), dict(_MARKED, invert=True)], [], [], False, True)
 @given(raw_rules, raw_rules, foreign_rules, st.booleans(), st.booleans())
-def test_one_pass_brings_what_is_desired_and_touches_no_foreign_rule(first, second, foreign, adopt, purge):
-    kernel = Kernel(foreign)
+def test_one_pass_brings_what_is_desired_and_touches_no_foreign_rule(first, second, unowned, adopt, purge):
+    kernel = Kernel(unowned)
     for raw in (first, second):
         desired = rule_plan.parse_rules({"rules": raw, "adopt": adopt, "purge": purge})
         plan = rule_plan.plan_rules(desired, kernel.rules)
@@ -110,7 +110,7 @@ def test_one_pass_brings_what_is_desired_and_touches_no_foreign_rule(first, seco
             assert [rule for version in (4, 6) for rule in kernel.rules[version] if rule["protocol"] == 4] == [
                 dict(kernel_rules.new_rule(rule["version"]), **rule)
                 for version in (4, 6)
-                for rule in sorted(foreign, key=lambda rule: rule["priority"])
+                for rule in sorted(unowned, key=lambda rule: rule["priority"])
                 if rule["version"] == version
             ]
     gone = rule_plan.plan_rules(rule_plan.parse_rules({"state": "absent"}), kernel.rules)
@@ -230,8 +230,8 @@ def test_a_mapped_address_is_read_as_it_is_written():
 
 def test_a_rule_that_cannot_be_deleted_alone_is_not_taken_over():
     twin = {"version": 4, "priority": 100, "table": 1, "protocol": 4}
-    foreign = [dict(twin, fwmark=mark, fwmask=mark and 0xFFFFFFFF) for mark in (1, None)]
-    kernel = Kernel(foreign)
+    unowned = [dict(twin, fwmark=mark, fwmask=mark and 0xFFFFFFFF) for mark in (1, None)]
+    kernel = Kernel(unowned)
     desired = rule_plan.parse_rules({"rules": [{"priority": 100, "table": "1", "family": "ipv4"}], "adopt": True})
     plan = rule_plan.plan_rules(desired, kernel.rules)
     assert not plan.steps and [refusal.reason for refusal in plan.refused] == ["not_ours"]

@@ -215,7 +215,7 @@ def test_a_bad_node_is_refused_by_its_reason(bad: dict[str, t.Any], reason: str)
 
 
 @pytest.mark.parametrize(
-    "silent", [node(annotations={}), node(annotations=None), node(annotations={PUB: KEY}), {"name": "x"}]
+    "unreachable", [node(annotations={}), node(annotations=None), node(annotations={PUB: KEY}), {"name": "x"}]
 )
-def test_nodes_that_publish_nothing_for_us_are_no_peers_and_no_faults(silent: dict[str, t.Any]) -> None:
-    assert read(silent) is None
+def test_nodes_that_publish_nothing_for_us_are_no_peers_and_no_faults(unreachable: dict[str, t.Any]) -> None:
+    assert read(unreachable) is None

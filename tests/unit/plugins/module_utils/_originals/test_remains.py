@@ -238,17 +238,19 @@ def node(*records):
 
 
 def test_fields_for_which_a_program_is_still_on_record():
-    taints, ours = {"f:spec": {"f:taints": {}}}, {"f:spec": {"f:providerID": {}}}
+    taints, owned = {"f:spec": {"f:taints": {}}}, {"f:spec": {"f:providerID": {}}}
     both = node(
         (CONTROLLER, taints, {}),
-        ("multicluster.network/t", ours, {}),
+        ("multicluster.network/t", owned, {}),
         ("kubelet", {"f:metadata": {"f:labels": {"f:a": {}}}}, {}),
     )
     row = {"program": "equinix", "kind": "Node", "manager": CONTROLLER, "fields": ["spec.taints"], "objects": 2}
     assert still(NODE, [both, copy.deepcopy(both)]) == [row]
     # before anything is taken over there is nothing of ours, and afterwards nothing of theirs
     assert (
-        still(NODE, [node((CONTROLLER, taints, {}))]) == still(NODE, [node(("multicluster.network/t", ours, {}))]) == []
+        still(NODE, [node((CONTROLLER, taints, {}))])
+        == still(NODE, [node(("multicluster.network/t", owned, {}))])
+        == []
     )
     # owner references are everybody's, and what was given back keeps ours
     references = {"f:metadata": {"f:ownerReferences": {'k:{"uid":"u1"}': {}}}}
@@ -263,20 +265,21 @@ def test_fields_for_which_a_program_is_still_on_record():
     # status is everybody's; what a list's entry has is the list's
     tree = {"f:status": {"f:addresses": {}}, "f:spec": {"f:ports": {'k:{"port":80}': {"f:name": {}}}}}
     assert [
-        one["fields"] for one in still(NODE, [node((CONTROLLER, tree, {}), ("multicluster.network/t", ours, {}))])
+        one["fields"] for one in still(NODE, [node((CONTROLLER, tree, {}), ("multicluster.network/t", owned, {}))])
     ] == [["spec.ports"]]
     assert (
-        still(NODE, [node((CONTROLLER, taints, {"subresource": "status"}), ("multicluster.network/t", ours, {}))]) == []
+        still(NODE, [node((CONTROLLER, taints, {"subresource": "status"}), ("multicluster.network/t", owned, {}))])
+        == []
     )
 
 
 def test_of_somebody_elses_object_only_the_program_and_we_count():
     """MetalLB's ConfigMap is the user's."""
     marked = Marked("equinix", "v1", "ConfigMap", place=("metallb-system", "config"))
-    config, ours = {"f:data": {"f:config": {}}}, {"f:metadata": {"f:annotations": {"f:x": {}}}}
+    config, owned = {"f:data": {"f:config": {}}}, {"f:metadata": {"f:annotations": {"f:x": {}}}}
     assert count(marked, [node(("kubectl", config, {}))]) == count(marked, [{"metadata": {"name": "config"}}]) == []
     rows = count(
-        marked, [node(("kubectl", config, {}), (CONTROLLER, config, {}), ("multicluster.network/t", ours, {}))]
+        marked, [node(("kubectl", config, {}), (CONTROLLER, config, {}), ("multicluster.network/t", owned, {}))]
     )
     assert [(row["manager"], row["ours"]) for row in rows] == [(CONTROLLER, False), ("multicluster.network/t", True)]
 

@@ -102,17 +102,17 @@ def test_leases_and_events_are_never_news():
     ],
 )
 def test_what_we_made_is_no_news(labels):
-    ours = {"metadata": {"name": "a", "namespace": "b", "labels": labels}}
+    owned = {"metadata": {"name": "a", "namespace": "b", "labels": labels}}
     tracker = ChangeTracker("Service")
     assert (
-        is_own(ours)
-        and tracker.replace([ours]) == []
-        and tracker.observe("MODIFIED", ours) is None
-        and tracker.observe("DELETED", ours) is None
+        is_own(owned)
+        and tracker.replace([owned]) == []
+        and tracker.observe("MODIFIED", owned) is None
+        and tracker.observe("DELETED", owned) is None
     )
     plain = {"metadata": {"name": "a", "namespace": "b"}}
     assert tracker.observe("ADDED", plain).type == "added"
-    assert tracker.observe("MODIFIED", ours).type == "removed"  # it became ours
+    assert tracker.observe("MODIFIED", owned).type == "removed"  # it became ours
 
 
 def test_a_list_after_an_outage_gives_the_differences():

@@ -163,10 +163,10 @@ def imports(*objects):
 
 
 def test_an_import_of_another_implementation_stays():
-    foreign = made("ServiceImport", "web", {}, THEIRS, FORGED, namespace="shop")
-    planned = remove_all(imports(foreign), US)
+    unowned = made("ServiceImport", "web", {}, THEIRS, FORGED, namespace="shop")
+    planned = remove_all(imports(unowned), US)
     assert planned.writes == [] and [row.reason for row in planned.plan.refused] == ["not_ours"]
-    assert imports(foreign).mine == set() and imports(foreign).units == {}
+    assert imports(unowned).mine == set() and imports(unowned).units == {}
 
 
 def test_an_import_of_ours_that_was_edited_goes_with_what_is_named_after_it():
@@ -205,5 +205,5 @@ def test_a_peer_of_somebody_else_stays():
         [made("Peer", "office", labels, THEIRS, FORGED), made("Peer", "m--aws--node-1", labels, THEIRS, FORGED)],
         US,
     )
-    assert not target.ours("office") and not target.may_remove("office", True)
-    assert target.ours("m--aws--node-1") and target.may_remove("m--aws--node-1", False)
+    assert not target.owned("office") and not target.may_remove("office", True)
+    assert target.owned("m--aws--node-1") and target.may_remove("m--aws--node-1", False)

@@ -73,12 +73,12 @@ MANIFEST = {
 @example(seen({"f:metadata": {"f:labels": "x"}}, {}))
 @example(seen({"f:metadata": {"f:labels": {"f:app.kubernetes.io/managed-by": {}}}}, ["app.kubernetes.io/managed-by"]))
 def test_no_record_of_owners_ends_a_run(obj):
-    assert objects.is_ours(obj, US) in (True, False)
+    assert objects.is_owned(obj, US) in (True, False)
     for tree in (objects.owned_tree(obj, US, "Apply"), objects.whole_tree(obj)):
         assert isinstance(tree, dict)
         objects.differences(MANIFEST, obj, tree)
         objects.stale_fields(tree, MANIFEST)
-    objects.foreign_owners(obj, US, [("metadata", "labels", "a"), ("spec", "ports")])
+    objects.other_owners(obj, US, [("metadata", "labels", "a"), ("spec", "ports")])
     assert all(isinstance(value, str) for value in objects.labels_of(obj).values())
     sole_owner.others(obj, US)
     sole_owner.sole_record(obj, US)

@@ -27,7 +27,7 @@ def obj(*entries, **more):
 
 
 @pytest.mark.parametrize(
-    "entries, labels, ours",
+    "entries, labels, owned",
     [
         ([], {}, False),
         ([fields(US, {"f:spec": {"f:a": {}}})], {}, True),
@@ -52,10 +52,10 @@ def obj(*entries, **more):
         ([fields(US, {"f:status": {"f:a": {}}}, subresource="status")], {}, False),
     ],
 )
-def test_is_ours(entries, labels, ours):
+def test_is_ours(entries, labels, owned):
     one = obj(*entries)
     one["metadata"]["labels"] = labels
-    assert objects.is_ours(one, US) is ours
+    assert objects.is_owned(one, US) is owned
 
 
 PORTS = {"f:spec": {"f:ports": {'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:port": {}}}}}

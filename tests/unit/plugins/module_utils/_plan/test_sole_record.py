@@ -73,7 +73,7 @@ def test_only_the_paths_that_are_named_are_taken() -> None:
     assert taken_paths({"metadata": {"managedFields": made}}, "us", [("metadata", "annotations", "a/b")]) is None
 
 
-def ours(entry: t.Mapping[str, t.Any]) -> bool:
+def owned(entry: t.Mapping[str, t.Any]) -> bool:
     return entry.get("manager") == "us"
 
 
@@ -89,21 +89,21 @@ def test_what_is_handed_over_is_the_heirs() -> None:
     status = dict(mine, subresource="status", fieldsV1={"f:status": {"f:y": {}}})
     theirs = dict(mine, manager="kubectl", fieldsV1={"f:spec": {"f:z": {}}})
     before = dict(mine, manager=NOBODY, fieldsV1={"f:spec": {"f:w": {}}})
-    made = handed_over({"metadata": {"managedFields": [mine, theirs, status, before]}}, ours)
+    made = handed_over({"metadata": {"managedFields": [mine, theirs, status, before]}}, owned)
     assert made == [theirs, dict(before, fieldsV1={"f:spec": {"f:x": {}, "f:w": {}}}), dict(status, manager=NOBODY)]
-    assert handed_over({"metadata": {"managedFields": made}}, ours) is None
-    assert handed_over({"metadata": {}}, ours) is None
+    assert handed_over({"metadata": {"managedFields": made}}, owned) is None
+    assert handed_over({"metadata": {}}, owned) is None
 
 
 def test_part_of_an_object_can_be_handed_over() -> None:
     tree = {"f:metadata": {"f:annotations": {".": {}, "f:a": {}, "f:b": {}}}}
     entry = {"manager": "us", "operation": "Apply", "apiVersion": "v1", "fieldsV1": tree}
-    made = handed_over({"metadata": {"managedFields": [entry]}}, ours, "them", "Apply", lambda leaf: leaf[-1] == "f:a")
+    made = handed_over({"metadata": {"managedFields": [entry]}}, owned, "them", "Apply", lambda leaf: leaf[-1] == "f:a")
     assert made == [
         dict(entry, fieldsV1={"f:metadata": {"f:annotations": {".": {}, "f:b": {}}}}),
         dict(entry, manager="them", fieldsV1={"f:metadata": {"f:annotations": {"f:a": {}}}}),
     ]
     assert (
-        handed_over({"metadata": {"managedFields": made}}, ours, "them", "Apply", lambda leaf: leaf[-1] == "f:a")
+        handed_over({"metadata": {"managedFields": made}}, owned, "them", "Apply", lambda leaf: leaf[-1] == "f:a")
         is None
     )

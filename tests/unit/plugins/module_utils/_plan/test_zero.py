@@ -25,14 +25,14 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.net
 MANAGER = "multicluster.network/t"
 
 
-def ours(fields, **metadata):
+def owned(fields, **metadata):
     entry = {"manager": MANAGER, "operation": "Apply", "fieldsV1": fields}
     return {"metadata": dict({"uid": "u", "managedFields": [entry]}, **metadata)}
 
 
 def of_objects(most):
     key = Key("v1", "ConfigMap", "d", "gone")
-    found = dict(ours({"f:data": {}}, name="gone", namespace="d"), data={})
+    found = dict(owned({"f:data": {}}, name="gone", namespace="d"), data={})
     kept = Key("v1", "ConfigMap", "d", "kept")
     desired = {
         "apiVersion": "v1",
@@ -46,7 +46,7 @@ def of_objects(most):
 
 
 def of_annotations(most):
-    node = ours({"f:metadata": {"f:annotations": {"f:x.io/a": {}}}}, name="n", annotations={"x.io/a": "1"})
+    node = owned({"f:metadata": {"f:annotations": {"f:x.io/a": {}}}}, name="n", annotations={"x.io/a": "1"})
     plan, unused = plan_annotations(
         "aws", {"n": {"x.io/b": "2"}}, {"n": node}, MANAGER, [lambda key: key.startswith("x.io/")], max_deletes=most
     )
@@ -66,7 +66,7 @@ def of_sets(most):
         names.NAMESPACE_LABEL: "d",
         names.NAME_LABEL: "web",
     }
-    found = dict(ours({"f:spec": {}}, name="aws-d-web", labels=labels), spec={"nets": ["10.2.0.1/32"]})
+    found = dict(owned({"f:spec": {}}, name="aws-d-web", labels=labels), spec={"nets": ["10.2.0.1/32"]})
     member = names.Member("aws", "d", "api")
     planned = plan_sets(
         "gcp", CALICO_V3, {"aws-d-web": found}, {"aws": {member: ("10.2.0.2/32",)}}, MANAGER, max_deletes=most

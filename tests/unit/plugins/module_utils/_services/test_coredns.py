@@ -92,16 +92,16 @@ CLUSTER = st.from_regex(r"[a-z]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True).filte
 @given(st.lists(CLUSTER, min_size=1, max_size=4, unique=True), DNS_LABEL, DNS_LABEL, DNS_LABEL, st.data())
 def test_every_name_goes_to_its_own_cluster_and_comes_back(clusters, service, namespace, mirrors, data):
     assume("73736d" not in service)
-    ours = rules.rewrite_rules(clusters, mirrors, global_zone=True)
+    owned = rules.rewrite_rules(clusters, mirrors, global_zone=True)
     cluster = data.draw(st.sampled_from(clusters))
     leading = data.draw(st.sampled_from(["", "pod-0.", "_http._tcp."]))
     query = f"{leading}{service}.{namespace}.svc.cluster.{cluster}."
-    found = rules.rewrite_name(ours, query)
+    found = rules.rewrite_name(owned, query)
     assert found.name == f"{leading}{cluster}-{namespace}-73736d-{service}.{mirrors}.svc.cluster.local."
     assert found.answer == query
     # exactly one rule knows it, and RE2 says the same of it
     assert [
-        judged(rule.name_regex, rule.name_to, query) for rule in ours if judged(rule.name_regex, rule.name_to, query)
+        judged(rule.name_regex, rule.name_to, query) for rule in owned if judged(rule.name_regex, rule.name_to, query)
     ] == [found.name]
 
 
@@ -137,11 +137,11 @@ def test_rules_that_coredns_would_not_load():
 
 
 def test_a_prefix_of_its_own_and_global_services():
-    ours = rules.rewrite_rules(["aws"], "m", True, {"aws": "a-1"}, "k8s.example")
-    assert rules.rewrite_name(ours, "s.n.svc.cluster.aws").name == "a-1-n-73736d-s.m.svc.k8s.example."
-    assert rules.rewrite_name(ours, "s.n.svc.cluster.global").name == "gl-n-73736d-s.m.svc.k8s.example."
-    assert rules.answer_name(ours, "x.gl-n-73736d-s.m.svc.k8s.example.") == "x.s.n.svc.cluster.global."
-    assert rules.answer_name(ours, "10.3.4.5") == "10.3.4.5"
+    owned = rules.rewrite_rules(["aws"], "m", True, {"aws": "a-1"}, "k8s.example")
+    assert rules.rewrite_name(owned, "s.n.svc.cluster.aws").name == "a-1-n-73736d-s.m.svc.k8s.example."
+    assert rules.rewrite_name(owned, "s.n.svc.cluster.global").name == "gl-n-73736d-s.m.svc.k8s.example."
+    assert rules.answer_name(owned, "x.gl-n-73736d-s.m.svc.k8s.example.") == "x.s.n.svc.cluster.global."
+    assert rules.answer_name(owned, "10.3.4.5") == "10.3.4.5"
 
 
 # --- Corefiles ---------------------------------------------------------------------------------------------------

@@ -29,8 +29,8 @@ import verified  # pylint: disable=wrong-import-position
 import wrong_facts  # pylint: disable=wrong-import-position
 
 
-def built(silent=(), sizes=None, change=None):
-    facts = fabrics.facts(sizes or {"aws": 4, "gcp": 4}, silent=silent)
+def built(unreachable=(), sizes=None, change=None):
+    facts = fabrics.facts(sizes or {"aws": 4, "gcp": 4}, unreachable=unreachable)
     if change:
         change(facts)
     return model.build(facts)
@@ -50,7 +50,7 @@ def test_a_fabric_at_rest_is_green():
 
 
 def test_ends_that_a_silent_node_would_tell_are_counted_as_unknown():
-    document = built(silent=("gcp-node-4",))
+    document = built(unreachable=("gcp-node-4",))
     summary = document["summary"]
     assert (summary["tunnels_up"], summary["tunnels"], summary["tunnels_unknown"]) == (28, 32, 4)
     assert (link(document)["up"], link(document)["tunnels"], link(document)["unknown"]) == (28, 32, 4)

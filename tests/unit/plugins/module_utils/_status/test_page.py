@@ -187,7 +187,7 @@ def test_without_its_script_the_policy_lets_nothing_be_fetched():
 
 
 def test_every_number_is_that_of_the_document():
-    document = model.build(fabrics.facts({"aws": 3, "gcp": 2, "metal": 1}, silent=("gcp-node-2",)))
+    document = model.build(fabrics.facts({"aws": 3, "gcp": 2, "metal": 1}, unreachable=("gcp-node-2",)))
     numbers = read(page.render(document)).numbers
     for name, value in document["summary"].items():
         assert numbers.get("summary." + name, [value]) == [value]
@@ -203,7 +203,7 @@ def test_every_number_is_that_of_the_document():
 
 
 def test_sums_are_the_sums_of_their_rows():
-    document = model.build(fabrics.facts({"aws": 5, "gcp": 4, "metal": 3}, silent=("gcp-node-2",)))
+    document = model.build(fabrics.facts({"aws": 5, "gcp": 4, "metal": 3}, unreachable=("gcp-node-2",)))
     s = document["summary"]
     assert (
         s["tunnels"]

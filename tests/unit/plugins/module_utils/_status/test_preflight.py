@@ -205,10 +205,10 @@ def test_a_blocked_port_is_reported_with_its_addresses_and_strays_with_what_to_s
     facts = copy.deepcopy(GOOD)
     blocked(facts)
     strays(facts)
-    stray, silent = find(facts)
+    stray, unreachable = find(facts)
     assert (
         "UDP from 10.66.23.31 port 51821 to 10.22.22.27:51821 got no answer; check firewalls and security groups"
-        in silent["message"]
+        in unreachable["message"]
     )
     assert (
         "the ranges 10.2.3.0/24 of its Node (10.2.99.5)" in stray["message"]

@@ -25,8 +25,8 @@ HEADS = ["CLUSTER", "NODES", "POD RANGES", "TUNNELS", "SERVICES", "ADDRESSES", "
 PAGE = {"page": "/srv/fabric-status.html"}
 
 
-def built(change=None, silent=()):
-    facts = fabrics.facts({"aws": 4, "gcp": 4}, silent=silent)
+def built(change=None, unreachable=()):
+    facts = fabrics.facts({"aws": 4, "gcp": 4}, unreachable=unreachable)
     if change:
         change(facts)
     return model.build(facts)
@@ -56,11 +56,11 @@ def test_a_fabric_at_rest_is_a_table_with_nothing_to_do():
 
 
 @pytest.mark.parametrize(
-    "silent, change",
+    "unreachable, change",
     [(("gcp-node-4",), None), ((), down), ((), old_key), ((), lambda facts: facts["clusters"].update(gcp=None))],
 )
-def test_first_what_it_is_last_what_to_do_and_nothing_twice(silent, change):
-    document = built(change, silent)
+def test_first_what_it_is_last_what_to_do_and_nothing_twice(unreachable, change):
+    document = built(change, unreachable)
     lines = screen.lines(document, PAGE)
     value = document["verdict"]["value"]
     assert lines[0].startswith("fabric default: " + {"proven": "all green"}.get(value, value))
@@ -71,7 +71,7 @@ def test_first_what_it_is_last_what_to_do_and_nothing_twice(silent, change):
 
 
 def test_the_worst_cluster_is_first_and_says_so():
-    lines = screen.lines(built(silent=("gcp-node-4",)), {})
+    lines = screen.lines(built(unreachable=("gcp-node-4",)), {})
     assert (
         lines[2].startswith("gcp ") and row(lines, "gcp")[1:4] == ["3", "of", "4"] and row(lines, "gcp")[-1] == "broken"
     )

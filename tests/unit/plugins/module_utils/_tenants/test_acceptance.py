@@ -314,8 +314,8 @@ def test_collection_goes_by_labels_and_never_beyond_its_namespaces_nor_after_a_f
     bare = twin("bare", NAMESPACE, "team-a")
     del bare["metadata"]["labels"][LINK + "network-name"]
     world = World([source("Network", "net-1", "net-uid")], twins + [bare])
-    silent = Silent(world.source.all())
-    converged({SOURCE: silent, APINET: world.apinet}, options(watch_namespace="team-a"))
+    unreachable = Silent(world.source.all())
+    converged({SOURCE: unreachable, APINET: world.apinet}, options(watch_namespace="team-a"))
     assert world.writes == 0
     run(world, watch_namespace="team-a", collect=False)
     assert world.get(APINET, "Network", "here")

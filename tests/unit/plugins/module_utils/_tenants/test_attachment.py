@@ -21,7 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._tenants.conv
     one_by_one,
     run_passes,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._tenants.links import ADOPTABLE, NOT_OURS, foreign
+from ansible_collections.multicluster.network.plugins.module_utils._tenants.links import ADOPTABLE, UNOWNED, unowned
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.options import APINET, ONMETAL, SOURCE
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.store import key_of
 from ansible_collections.multicluster.network.plugins.module_utils._tenants.view import View
@@ -137,20 +137,20 @@ def test_a_network_that_lies_about_its_provider_id(given: str) -> None:
 
 
 def test_whose_a_twin_is() -> None:
-    ours = OPTIONS._replace(profile=ONMETAL._replace(field_manager="multicluster.network/t"))
+    owned = OPTIONS._replace(profile=ONMETAL._replace(field_manager="multicluster.network/t"))
 
     def twin(labels: t.Mapping[str, str], *managers: tuple[str, str]) -> Object:
         noted = [{"manager": manager, "operation": operation} for manager, operation in managers]
         return {"metadata": {"name": "u", "labels": dict(labels), "managedFields": noted}}
 
     link = {f"apinetlet.api.onmetal.de/network-{part}": part for part in ("name", "namespace", "uid")}
-    assert foreign("Network", twin({}), ours) == ""
-    assert foreign("Network", twin({}, ("multicluster.network/t", "Apply"), ("kubectl", "Update")), ours) == ""
-    assert foreign("Network", twin({}, ("multicluster.network/t", "Update")), ours) == NOT_OURS
-    assert foreign("Network", twin({}, (ONMETAL.field_manager, "Apply")), ours) == ADOPTABLE
-    assert foreign("Network", twin(link, ("velero", "Update")), ours) == ADOPTABLE
-    assert foreign("Network", twin({}, ("kubectl", "Apply")), ours) == NOT_OURS
-    assert foreign("Network", twin({}, ("kubectl", "Apply")), ours._replace(adopt=True)) == ""
+    assert unowned("Network", twin({}), owned) == ""
+    assert unowned("Network", twin({}, ("multicluster.network/t", "Apply"), ("kubectl", "Update")), owned) == ""
+    assert unowned("Network", twin({}, ("multicluster.network/t", "Update")), owned) == UNOWNED
+    assert unowned("Network", twin({}, (ONMETAL.field_manager, "Apply")), owned) == ADOPTABLE
+    assert unowned("Network", twin(link, ("velero", "Update")), owned) == ADOPTABLE
+    assert unowned("Network", twin({}, ("kubectl", "Apply")), owned) == UNOWNED
+    assert unowned("Network", twin({}, ("kubectl", "Apply")), owned._replace(adopt=True)) == ""
 
 
 def test_attachments_are_marked() -> None:

@@ -111,10 +111,10 @@ def test_the_prediction_of_a_take_over_lists_all_that_it_writes() -> None:
             twin["metadata"]["managedFields"] = [
                 {"manager": ONMETAL.field_manager, "operation": "Apply", "fieldsV1": {"f:spec": {}}}
             ]
-    ours = OPTIONS._replace(profile=ONMETAL._replace(field_manager="multicluster.network/t"), adopt=True)
-    world = World(made.source.all(), twins, ours)
+    owned = OPTIONS._replace(profile=ONMETAL._replace(field_manager="multicluster.network/t"), adopt=True)
+    world = World(made.source.all(), twins, owned)
     stores = {SOURCE: world.source, APINET: world.apinet}
-    planned = [entry.step.key for entry in predict(read(stores, ours), NOW, apply_claims).done]
+    planned = [entry.step.key for entry in predict(read(stores, owned), NOW, apply_claims).done]
     assert {"LoadBalancer", "LoadBalancerRouting", "NATGateway", "NATGatewayAutoscaler"} <= {
         key.kind for key in planned
     }

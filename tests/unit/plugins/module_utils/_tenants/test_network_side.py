@@ -213,7 +213,7 @@ def test_nat_tables_are_stable_and_serve_each_once(given_nics: list[t.Any], coun
             "ips": [{"name": str(n), "ip": f"203.0.113.{n}"} for n in range(count)],
         },
     }
-    nics = {name: interface_twin(f"t{name}", "n" if ours else "m") for name, ours in given_nics}
+    nics = {name: interface_twin(f"t{name}", "n" if owned else "m") for name, owned in given_nics}
     plan = nat_blocks.plan_nat(gateway, list(nics.values()), [])
     served = [section["targetRef"]["name"] for row in plan.table for section in row["sections"]]
     blocks = [(row["ip"], section["port"]) for row in plan.table for section in row["sections"]]

@@ -191,7 +191,7 @@ def changed(results: t.Mapping[str, t.Any], host: str, direction: str, **more: t
     collected["events"] = [dict(row, **more) if row["direction"] == direction else row for row in collected["events"]]
 
 
-def silent(results: t.Mapping[str, t.Any]) -> None:
+def unreachable(results: t.Mapping[str, t.Any]) -> None:
     for row in results["aws-0"]["sent"]["sent"]:
         row["outcome"] = "silent"
 
@@ -199,7 +199,7 @@ def silent(results: t.Mapping[str, t.Any]) -> None:
 def test_what_goes_to_another_address_is_no_silent_target() -> None:
     world = World({"aws": 1, "gcp": 1})
     plan, results = world.trace("aws-0", "gcp-0", "tcp")
-    silent(results)
+    unreachable(results)
     rule = drop(
         "aws-0",
         60,
@@ -225,7 +225,7 @@ def test_an_answer_of_another_address_is_named_before_the_rule_that_minds_it() -
     """Connection tracking calls it invalid, and what drops that is not what has to be mended."""
     world = World({"aws": 1, "gcp": 1})
     plan, results = world.trace("aws-0", "gcp-0")
-    silent(results)
+    unreachable(results)
     for host in results:
         changed(results, host, "back", src="10.20.9.9")
     invalid = drop("aws-0", 84, "back", rule="ct state invalid drop", src="10.20.9.9", dst=world.pods["aws-0"])

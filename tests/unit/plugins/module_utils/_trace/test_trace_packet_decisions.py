@@ -52,13 +52,13 @@ def test_a_large_packet_that_was_handed_over_found_no_black_hole(two: World) -> 
     def lost(plan: t.Any, results: t.Any) -> None:
         outcomes(results, (0, "answered"), (1400, "silent"))
 
-    def silent(plan: t.Any, results: t.Any) -> None:
+    def unreachable(plan: t.Any, results: t.Any) -> None:
         lost(plan, results)
         for event in results[TWO]["collected"]["events"]:
             event["length"] = 1400
 
-    assert judged(two, lost, "tcp")[1] == judged(two, silent)[1] == "mtu_black_hole"
-    assert judged(two, silent, "tcp")[0] == "arrives"
+    assert judged(two, lost, "tcp")[1] == judged(two, unreachable)[1] == "mtu_black_hole"
+    assert judged(two, unreachable, "tcp")[0] == "arrives"
 
 
 def test_datagrams_promise_no_answer(two: World) -> None:
