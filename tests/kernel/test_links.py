@@ -31,7 +31,7 @@ SHOW = """print(json.dumps({{link.name: dict(
     addresses=sorted(address.text for address in link.addresses)) for link in {0}}}))"""
 
 
-@pytest.fixture(name="ours")
+@pytest.fixture(name="owned")
 def ours_fixture(node):
     """Runs lines of Python alongside our module in the node, gives what they print as data."""
 

@@ -50,7 +50,7 @@ def text(proposal: Proposal) -> str:
 
 
 def _row(row: Row) -> str:
-    owned = ": " + ", ".join(row.owned) if row.owned else ""
+    owned = ": " + ", ".join(row.ours) if row.ours else ""
     return f"{row.key}{owned}{'; ' + row.remark if row.remark else ''} ({row.program}, {row.where})"
 
 

@@ -32,7 +32,7 @@ class Row(t.NamedTuple):
     where: str
     key: str
     fate: str
-    owned: tuple[str, ...]
+    ours: tuple[str, ...]
     remark: str
 
 

@@ -384,7 +384,7 @@ def _tables(fabric: str) -> list[Data]:
     """All tables of nftables with their owners; of ours also the sets with how much is in each."""
     found = []
     for table in users.read_tables():
-        row = dict(table, owned=is_our_alias(table["owner"], f"{OWNER}/{fabric}"))
+        row = dict(table, ours=is_our_alias(table["owner"], f"{OWNER}/{fabric}"))
         if row["ours"]:
             whole = read_table(table["family"], table["name"]) or {"sets": [], "chains": []}
             row["sets"] = [{"name": item["name"], "elements": len(item["elements"] or ())} for item in whole["sets"]]
