@@ -10,10 +10,10 @@ ROUTE_PROTOCOL = 109
 
 #: What the kernel gives a route of its own, to the range of an address (RTPROT_KERNEL).
 KERNEL_PROTOCOL = 2
-#: What the kernel's tools, and the library of the original program, give a route for which nobody chooses another (RTPROT_BOOT).
+#: What the kernel's tools, and semaphore-wireguard's library, give a route for which nobody chooses another (RTPROT_BOOT).
 BOOT_PROTOCOL = 3
 
-#: Every link of ours has an alias that is this word, or begins with it and a slash or a blank.
+#: Every owned link has an alias that is this mark, or begins with it and a slash or a blank.
 OWNER = "multicluster.network"
 
 MAIN_TABLE = 254
@@ -29,7 +29,7 @@ NODE_SOURCE = {4: "$node_source4", 6: "$node_source6"}
 
 
 def is_our_alias(alias: object, desired: str | None = None) -> bool:
-    """True when a link's alias says that the link is ours: the owner's mark, then perhaps a blank and any text.
+    """True when a link's alias shows that the link is owned: the owner's mark, then perhaps a blank and any text.
 
     desired: the alias that we would give it. A link of another fabric (``multicluster.network/other``) is another
     owner's; one that carries the bare mark belongs to whoever asks.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who keeps what several nodes claim: a key, a node id, an address, a range.
 
-What a cluster's API server says of its nodes is a claim, also about whose key something is, so the fabric's plan cannot decide
+What a cluster's API server returns about its nodes is a claim, also about the owner of a key, so the fabric's plan cannot decide
 it. Each node decides for itself: it knows from its last confirmed state with whom it works. Only where it knows nothing counts
 what hosts reported in this run, then what the inventory declares, then the name.
 """
@@ -39,7 +39,7 @@ class Claimant(t.NamedTuple):
 
 
 class Record(t.NamedTuple):
-    """Who held what in the last confirmed state. Without ``node``, or without ``cluster``, it is told by its ranges whose it is."""
+    """Who held what in the last confirmed state. Without ``node``, or without ``cluster``, its ranges show who owns it."""
 
     cluster: str | None
     node: str | None
@@ -76,7 +76,7 @@ def rank_of(
 
 
 def settle(claimants: t.Sequence[Claimant], records: t.Iterable[Record], unread: t.Container[str] = ()) -> Settled:
-    """Decide between claimants. ``unread``: clusters that could not be read, whose nodes hold what they held.
+    """Decide between claimants. ``unread``: clusters that could not be read: their nodes hold what they held.
 
     A record counts while its node still claims the thing, or while its cluster cannot be asked. So a node that gave a key up
     does not keep others from it, and one that cannot be asked loses nothing.
@@ -136,7 +136,7 @@ class _Held:
                 self._by_thing.setdefault(thing, []).append(claimant)
 
     def trespass(self, claimant: Claimant) -> Lost | None:
-        """What of a claim is somebody else's; None when nothing is."""
+        """What of a claim another node owns; None when nothing is."""
         for thing in claimant.things:
             record = self._things.get(thing)
             if record is None or _is_of(record, claimant):

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A desired WireGuard device against what is there: whose it is, what to set, in which order (semaphore 3.2, 3.6)."""
+"""A desired WireGuard device against what is there: who owns it, what to set, in which order (semaphore 3.2, 3.6)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class DevicePlan(Plan):
     """A plan and what ``apply`` does for it.
 
     work: ``delete`` (bool), ``create`` (bool), ``make_key`` (bool), ``copy_key`` (bool), ``make_next_key`` (bool), ``renew_key`` (bool),
-    ``link`` (arguments of set_link before the device is configured), ``configure`` (``private_key``: True stands for the file's; ``listen_port``, ``fwmark``),
-    ``add_addresses``, ``remove_addresses``, ``keep_addresses``, ``up`` (None: as it is). steps: what its peers are told, in order.
+    ``link`` (arguments of set_link before the device is configured), ``configure`` (``private_key``: True means the file's; ``listen_port``, ``fwmark``),
+    ``add_addresses``, ``remove_addresses``, ``keep_addresses``, ``up`` (None: as it is). steps: what is written for its peers, in order.
     device and after: the device, and its peers by key, as they will be; device is None when the link will not be there.
     """
 
@@ -116,7 +116,7 @@ def _unowned(desired: Device, link: t.Mapping[str, t.Any]) -> tuple[str, str] | 
 
 
 def _plan_key(plan: DevicePlan, desired: Device, actual: t.Mapping[str, t.Any]) -> t.Any:
-    """The public key that the device will have; None when the key is not ours to manage."""
+    """The public key that the device will have; None when the key is not managed."""
     path, found = desired.private_key_file, actual["key"]
     if path is None:
         return None

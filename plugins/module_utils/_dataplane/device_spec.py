@@ -57,7 +57,7 @@ class Device(t.NamedTuple):
 
 
 def parse_device(raw: t.Mapping[str, t.Any]) -> Device:
-    """A device from what a caller gave: the fields of Device, and ``state`` (present or absent); None stands for the default everywhere.
+    """A device from what a caller gave: the fields of Device, and ``state`` (present or absent); None means the default everywhere.
 
     Raises ValueRefused: a device that is not understood is not half configured. A peer that is not is refused alone, see parse_peers.
     """

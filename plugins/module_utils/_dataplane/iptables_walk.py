@@ -79,9 +79,9 @@ def kept(text: str) -> list[str]:
         while waiting:
             for line in rules.get(waiting.pop(), ()):
                 for name in [
-                    word
-                    for word in line.split()
-                    if word in rules and word not in reached and not word.startswith(_SERVICES)
+                    part
+                    for part in line.split()
+                    if part in rules and part not in reached and not part.startswith(_SERVICES)
                 ]:
                     reached.add(name)
                     waiting.append(name)
@@ -149,31 +149,31 @@ def _match(line: str, packet: Packet) -> tuple[bool | None, str]:
     answers: list[bool | None] = []
     target, index, flip = "", 2, False
     while index < len(words):
-        word, value = words[index], words[index + 1] if index + 1 < len(words) else ""
-        index += 2 if word in _WITH_VALUE else 1
-        if word == "!":
+        option, value = words[index], words[index + 1] if index + 1 < len(words) else ""
+        index += 2 if option in _WITH_VALUE else 1
+        if option == "!":
             flip = True
             continue
-        if word in ("-j", "-g"):
+        if option in ("-j", "-g"):
             target = value
             break  # what follows belongs to the target
-        if word == "--comment" or (word == "-m" and value in _UNDERSTOOD):
+        if option == "--comment" or (option == "-m" and value in _UNDERSTOOD):
             continue
-        answer = _one(word, value, packet)
+        answer = _one(option, value, packet)
         answers.append(answer if answer is None or not flip else not answer)
         flip = False
     return (False if False in answers else None if None in answers else True), target
 
 
-def _one(word: str, value: str, packet: Packet) -> bool | None:
+def _one(option: str, value: str, packet: Packet) -> bool | None:
     """The same of one match."""
-    if word in ("-s", "-d"):
-        return _within(packet.source if word == "-s" else packet.target, value)
-    if word == "-o":
+    if option in ("-s", "-d"):
+        return _within(packet.source if option == "-s" else packet.target, value)
+    if option == "-o":
         return packet.device.startswith(value[:-1]) if value.endswith("+") else packet.device == value
-    if word in ("--ctstate", "--state"):
+    if option in ("--ctstate", "--state"):
         return "NEW" in value.split(",")
-    return _unmarked(value) if word == "--mark" else None
+    return _unmarked(value) if option == "--mark" else None
 
 
 def _within(network: Network, text: str) -> bool | None:

@@ -41,9 +41,9 @@ _ROUTE = {"dst": str, "metric": int, "type": str, "protocol": int, "dev": (str, 
 
 
 def parse_journal(found: t.Any, fabric: str, code_folder: str) -> Data:
-    """The journal as it was read (JSON), when it is one of ours. Raises ValueRefused ``journal_invalid`` with the part that is not.
+    """The journal as it was read (JSON), when this fabric wrote it. Raises ValueRefused ``journal_invalid`` with the part that is not.
 
-    code_folder: below which the boot program of the fabric lies.
+    code_folder: below which the boot program of the fabric is.
     """
     _expect(
         found,

@@ -11,7 +11,7 @@ from .._values.keys import parse_key
 from .._values.refused import ValueRefused, quoted
 
 Data = dict[str, t.Any]
-#: Where the original keeps its keys; an installation of it is adopted in place.
+#: Where semaphore-wireguard keeps its keys; an installation of it is adopted in place.
 KEY_DIRECTORY = "/var/lib/semaphore-wireguard"
 
 GENERATE, USE, ERROR = "generate", "use", "error"

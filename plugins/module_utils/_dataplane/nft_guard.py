@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stands in while a table of nftables changes, so that no packet under way finds nothing (kubespan 17.2).
+"""Guards and substitutes while a table of nftables changes, so that no packet under way finds nothing (kubespan 17.2).
 
 A transaction is atomic for the rules of one chain. It is not for a look into a set of ranges (see Guard), not for a look into a set
 or map that is written in a rule, and not for a packet that passes two chains, one before and one after it (see Substitutes). All are covered by
@@ -39,7 +39,7 @@ class Guard:
     """Addresses that stay in a set while the range that holds them is exchanged for another (kubespan 17.2).
 
     Linux up to 6.18 looks an address up in a set of ranges by the nearest start at or below it, and sees starts that are being
-    added or removed: while a transaction commits, an address whose range gets another start is in neither. The transaction is
+    added or removed: while a transaction commits, an address is in neither when its range gets another start. The transaction is
     atomic for rules, not for such a lookup, and a packet to that address would miss its mark. Hence three transactions: the
     addresses that stay go into a small set of their own, asked right after the first by copies of the rules; the ranges change;
     the guard goes. Each alone is safe, since none changes a range that covers an address which only it covers.
@@ -75,7 +75,7 @@ class Guard:
     def before(self, sets: t.Container[str], chains: t.Iterable[t.Mapping[str, t.Any]]) -> list[Step]:
         """The first transaction: guards are made and asked. sets, chains: those of the table as it was read.
 
-        A chain with rules that are not ours to encode stays; it differs from the desired one and is made anew in the second.
+        A chain with rules that cannot be encoded stays; it differs from the desired one and is made anew in the second.
         """
         if not self._kept:
             return []
@@ -169,7 +169,7 @@ class Substitutes:
     ) -> list[Step]:
         """The copies. chains: those of the table as it was read. lasting: names of the sets that the change does not delete.
 
-        A chain has none where its rules are not ours to encode or ask a set that goes, or where it is empty or no chain of a hook.
+        A chain has none where its rules cannot be encoded or ask a set that goes, or where it is empty or no chain of a hook.
         """
         steps: list[Step] = []
         for name in self._moved:

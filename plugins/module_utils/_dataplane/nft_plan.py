@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One owned table of nftables: what has to be done to it, as the steps of one transaction (decisions 2, 32, 35; kubespan 17.2).
 
-The table is never deleted to be made anew. Chains whose rules differ are emptied and filled, sets change by what differs,
+The table is never deleted to be made anew. Chains with other rules are emptied and filled, sets change by what differs,
 a chain of another hook or a set of another type is replaced within the same transaction. What a packet under way could miss
 meanwhile is kept alongside in two more transactions, see nft_guard.
 """
@@ -23,7 +23,7 @@ _VERSIONS = {"ipv4_addr": 4, "ipv6_addr": 6}
 
 
 class TablePlan(Plan):
-    """A plan and its ``steps``, one transaction, in order. ``foreign``: the table is somebody else's and stays.
+    """A plan and its ``steps``, one transaction, in order. ``unowned``: the table has another owner and stays.
 
     ``before`` and ``after``: transactions of their own around it, empty where nothing needs a guard or a substitute.
     """
@@ -67,7 +67,7 @@ def plan_table(
 
 
 def plan_absent(family: str, name: str, actual: t.Mapping[str, t.Any] | None, owner: str) -> TablePlan:
-    """Removing the table with all it holds; a foreign one stays and is refused as ``not_ours``."""
+    """Removing the table with all it holds; an unowned one stays and is refused as ``not_ours``."""
     plan = TablePlan()
     ident = f"{family} {name}"
     if actual is not None and not owned(actual, owner):
@@ -82,7 +82,7 @@ def plan_absent(family: str, name: str, actual: t.Mapping[str, t.Any] | None, ow
 
 
 def owned(actual: t.Mapping[str, t.Any], owner: str) -> bool:
-    """Whether a table is ours: its mark says so, or (one that was taken over) those of all its chains do."""
+    """Whether a table is owned: its mark shows it, or (one that was taken over) those of all its chains do."""
     if is_our_alias(actual.get("owner"), owner):
         return True
     chains = actual["chains"]
@@ -126,7 +126,7 @@ class _Difference:
         self.actual_chains = {chain["name"]: chain for chain in actual["chains"]}
         self.guard = Guard()
         self.substitutes = Substitutes(owner)
-        # rules that somebody else wrote may count or log: running them twice is not ours to decide
+        # rules that somebody else wrote may count or log: their owner alone may have them run twice
         self.guarding = not any("code" in chain for chain in self.chains.values())
 
     def plan(self) -> None:
@@ -236,7 +236,7 @@ class _Difference:
 
 
 def set_delta(current: t.Sequence[Span], desired: t.Sequence[Span]) -> Delta:
-    """From a set's elements as they are, adjacent and foreign ones included, to the desired ranges.
+    """From a set's elements as they are, adjacent and unowned ones included, to the desired ranges.
 
     Elements are whole: one that only overlaps a desired range is deleted and the desired one added. Nothing is merged, so
     that every element can be named again.
@@ -310,7 +310,7 @@ def rule_text(rule: Rule) -> str:
 
 
 def _statement(item: Data) -> str:
-    if "unknown" in item:  # what a rule of somebody else's has and ours never have
+    if "unknown" in item:  # what only rules of other owners have
         return "[{unknown} {data}]".format(**item)
     kind = item.get("match")
     if kind == "mark":

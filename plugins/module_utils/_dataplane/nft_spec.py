@@ -64,7 +64,7 @@ def _name(value: object, what: str) -> str:
 
 
 def parse_priority(value: object) -> int:
-    """A number, a word (``filter``), or a word with a distance (``mangle - 5``). Word: bad_chain."""
+    """A number, a name (``filter``), or a name with a distance (``mangle - 5``). Reason: bad_chain."""
     match = _PRIORITY.match(str(value)) if isinstance(value, (int, str)) and not isinstance(value, bool) else None
     if match is None or (match.group(2) and match.group(2) not in PRIORITIES):
         raise ValueRefused("bad_chain", f"{quoted(value)} is no priority")
@@ -129,7 +129,7 @@ def _set(raw: t.Mapping[str, t.Any], refused: list[Refusal]) -> Data:
 
 
 def parse_element(text: object, kind: str) -> Span:
-    """An address, a network, a port, or ``first-last`` as (first, last). Word: bad_element."""
+    """An address, a network, a port, or ``first-last`` as (first, last). Reason: bad_element."""
     version = SET_VERSIONS[kind]
     text = str(text) if isinstance(text, int) and not isinstance(text, bool) else text
     if not isinstance(text, str):

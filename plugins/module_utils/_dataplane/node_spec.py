@@ -83,7 +83,7 @@ class NodeDevice(t.NamedTuple):
         return self.wireguard.peers.peers if self.wireguard.peers else ()
 
     def with_peers(self, peers: t.Iterable[Peer]) -> NodeDevice:
-        """With these in place of its peers, one of each key. One whose peers are not known stays so."""
+        """With these in place of its peers, one of each key. A device without known peers stays so."""
         if self.wireguard.peers is None:
             return self
         unique = {peer.public_key: peer for peer in reversed(list(peers))}
@@ -93,7 +93,7 @@ class NodeDevice(t.NamedTuple):
     def ready(self) -> NodeDevice:
         """With only those peers that can be configured now; deferred ones are no change of this run.
 
-        While any is deferred no peer is removed: the one that works now may belong to the node whose key is still to come.
+        While any is deferred no peer is removed: the one that works now may belong to the node with the key that is still to come.
         """
         ready = [peer for peer in self.peers if not peer.deferred]
         return self if len(ready) == len(self.peers) else self.with_peers(ready).kept()
@@ -263,7 +263,7 @@ class NodeSpec(t.NamedTuple):
     ``kubespan``: of kubespan_node, ``{"state": as resolved before}`` at boot, or None. ``tables``: of the module nft_table. ``node``: the
     host's name in the inventory, ``hosts`` those of all. ``accepted``: paths and settings of others that are right as they are.
     ``rollback_seconds``: 0, or after how many seconds the host takes the change back unless it is confirmed. ``reports``: whether what
-    others set around the mesh is told. ``released``: the node leaves, and what it has stays for whoever goes on with it. ``unread_devices``: names
+    others set around the mesh is reported. ``released``: the node leaves, and what it has stays for whoever goes on with it. ``unread_devices``: names
     of devices of which the plan knows nothing: they stay as they were confirmed. ``preshared_keys``: {file: key in base64} of this node's own peers.
     """
 
@@ -380,7 +380,7 @@ def with_kept_ways(spec: NodeSpec, previous: NodeState | None) -> NodeSpec:
 
 
 def with_own_port(device: NodeDevice, previous: NodeState | None) -> NodeDevice:
-    """A device whose port the plan could not know keeps that of the confirmed state."""
+    """A device keeps the port of the confirmed state where the plan could not know its port."""
     if device.listen_port_known:
         return device
     before = previous.device(device.name) if previous else None

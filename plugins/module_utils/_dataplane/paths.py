@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Do packets for a peer's ranges leave by its device? Which addresses to ask the kernel for, and what its answers mean. Pure.
 
-A route or a rule that is not ours may take a part of a range elsewhere. So the kernel is asked for one address of every
+An unowned route or rule may take a part of a range elsewhere. So the kernel is asked for one address of every
 range, and for one inside each narrower route and rule of others within it; what counts is its answer alone.
 """
 
@@ -78,19 +78,19 @@ def elsewhere(
         if question["invented"] and answer["error"] is not None:
             continue  # no pod has that address, so the kernel may well not take it from there
         if answer["error"] is not None:
-            says = f"the kernel has no way: {answer['error']}"
+            text = f"the kernel has no way: {answer['error']}"
         elif answer["type"] != "unicast":
-            says = f"the kernel takes it as {answer['type']}"
+            text = f"the kernel takes it as {answer['type']}"
         else:
-            says = "the kernel sends it by {0}{1}".format(
+            text = "the kernel sends it by {0}{1}".format(
                 answer["dev"], " via {0}".format(answer["via"]) if answer["via"] else ""
             )
         cause = _cause(question, answer, routes, rules) or question["foreign"]
         if cause:
-            says += f"; it is taken by {cause}"
+            text += f"; it is taken by {cause}"
         elif question["iif"] and answer["error"] is not None:
-            says += "; is forwarding on (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding)?"
-        key = (question["range"], question["device"], cause or says)
+            text += "; is forwarding on (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding)?"
+        key = (question["range"], question["device"], cause or text)
         found.setdefault(
             key,
             {
@@ -98,7 +98,7 @@ def elsewhere(
                 "device": question["device"],
                 "address": question["dst"],
                 "source": question["src"],
-                "text": says,
+                "text": text,
             },
         )
     return [found[key] for key in sorted(found)]
@@ -197,7 +197,7 @@ def _cause(question: t.Mapping[str, t.Any], answer: t.Mapping[str, t.Any], route
 
 
 class _Places:
-    """The ranges of all tunnels, found by what lies inside them."""
+    """The ranges of all tunnels, found by what is inside them."""
 
     def __init__(self, tunnels: Rows) -> None:
         self._rows: dict[Span, list[Data]] = {}

@@ -33,7 +33,7 @@ class PeerPlan(t.NamedTuple):
 def endpoint_drifted(choices: t.Sequence[str], live: LivePeer, now: float, last: str | None = None) -> bool:
     """Whether the desired endpoint must be sent to a live peer.
 
-    choices: the literal endpoints that the desired one stands for; none: the peer finds us. last: the endpoint that was
+    choices: the literal endpoints of the desired one; none: the peer finds us. last: the endpoint that was
     configured last, when the caller knows it: another one is desired now, so it is sent. Apart from that a peer that
     talks to us from somewhere else has roamed, and its new address is the better one as long as its last handshake is
     fresh; a stale one goes back to what is desired, which also repairs an endpoint set by hand.
@@ -58,7 +58,7 @@ def plan_peers(
 ) -> PeerPlan:
     """Compare. desired: what settle_peers gave; live: the dump's peers; now: epoch seconds, like the dump's handshakes.
 
-    kept: keys whose live peer is left exactly as it is (except that a desired peer may take a network from it).
+    kept: keys of live peers that are left exactly as they are (except that a desired peer may take a network from it).
     """
     last = last_endpoints or {}
     routing: dict[str, Key] = {cidr: key for key, peer in live.items() for cidr in peer.allowed_ips}
@@ -123,7 +123,7 @@ def _fingerprint(peer: Peer) -> str | None:
 
 
 def _awaited(cidrs: t.Iterable[str], to_come: t.Sequence[Peer]) -> bool:
-    """True while a peer whose key is not known yet wants one of these ranges: the old peer carries it until then."""
+    """True while a peer without a known key wants one of these ranges: the old peer carries it until then."""
     mine = [parse_network(cidr) for cidr in cidrs] if to_come else []
     return any(overlaps(parse_network(cidr), net) for other in to_come for cidr in other.allowed_ips for net in mine)
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A WireGuard peer: the one value from what a caller wants to what the kernel is told, and its one JSON form.
+"""A WireGuard peer: the one value from what a caller wants to what the kernel is given, and its one JSON form.
 
 A bad peer is refused by name and the others go on. This is the last check before the kernel: what a peer may claim (grants) was
 settled earlier, by check_claims; here only what no device should ever be given is refused.
@@ -31,7 +31,7 @@ class Preshared(t.NamedTuple):
 class Peer(t.NamedTuple):
     """A desired peer. ``endpoint`` is ``address:port`` or ``name:port``; None: the peer finds us.
 
-    ``allowed_ips`` are masked and sorted. ``endpoints``: the literal ones that ``endpoint`` stands for, the preferred first; of a name
+    ``allowed_ips`` are masked and sorted. ``endpoints``: the literal ones of ``endpoint``, the preferred first; of a name
     none until it is resolved. ``node`` and ``by_rank`` say who holds what, see contests.
     """
 
@@ -143,7 +143,7 @@ class PeerStep(t.NamedTuple):
 
 
 class Peers(t.NamedTuple):
-    """The peers of one device that can be used, why others cannot, and the keys whose live peer is left exactly as it is.
+    """The peers of one device that can be used, why others cannot, and the keys of live peers that are left exactly as they are.
 
     A refused peer keeps what it has, so that a typing error or a resolver that is down does not cut a working tunnel; except where its
     key must never be a peer's.
@@ -211,7 +211,7 @@ def _parse_public_key(key: t.Any, seen: t.Container[t.Any]) -> Key:
 
 
 def _parse_peer(row: t.Mapping[str, t.Any], key: Key) -> Peer:
-    """One peer whose key is read already. Raises ValueRefused."""
+    """One peer; its key is read already. Raises ValueRefused."""
     networks = dict(network_text_and_key(text, "bad_allowed_ip") for text in row.get("allowed_ips") or ())
     keepalive = parse_decimal(row.get("persistent_keepalive") or 0, "bad_keepalive")
     if keepalive > 65535:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Owned sets of routes: ours are those with our protocol number, in one table, over named devices (decision 32)."""
+"""Owned sets of routes: those with our protocol number, in one table, over named devices (decision 32)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RoutePlan(Plan):
 
 
 class RouteSpec(t.NamedTuple):
-    """An owned set of routes. ``devices`` None: every route of the table with our protocol number is ours; only for a table of one's own.
+    """An owned set of routes. ``devices`` None: every route of the table with our protocol number is owned; only for a table of one's own.
 
     ``routes`` are as a caller gave them: one that is not understood is refused alone.
     """

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Owned sets of policy routing rules: ours are those with our protocol number, between two priorities (decision 32; kubespan 17).
+"""Owned sets of policy routing rules: those with our protocol number, between two priorities (decision 32; kubespan 17).
 
-Where rules of one priority change, copies of the new ones stand in at a priority alongside it while the old ones are
+Where rules of one priority change, copies of the new ones are set at a priority alongside it while the old ones are
 replaced: no packet finds the place empty, and the kernel, which deletes the first rule that has what is named, can only
 meet the rule that is meant.
 """
@@ -27,7 +27,7 @@ _ALL = 0xFFFFFFFF
 _MARK = re.compile(r"(?:0[xX][0-9a-fA-F]{1,8}|0|[1-9][0-9]{0,9})\Z")
 #: What the kernel does not compare when it looks for the rule to delete: an inverted rule may be taken for its opposite.
 _NOT_COMPARED = frozenset(("invert",))
-#: What we neither write nor want in a rule of ours.
+#: What is neither written nor left in an owned rule.
 _FURTHER = ("tos", "suppress_ifgroup", "ipproto", "sport", "dport", "uidrange", "goto", "l3mdev", "other")
 
 
@@ -73,7 +73,7 @@ def parse_rules(raw: t.Mapping[str, t.Any]) -> RuleSpec:
 
 
 def parse_mark(text: object) -> tuple[int, int]:
-    """``0x40/0x60``, ``0x40`` or ``64`` as (mark, mask). Word: bad_mark."""
+    """``0x40/0x60``, ``0x40`` or ``64`` as (mark, mask). Reason: bad_mark."""
     parts = str(text).split("/") if isinstance(text, (str, int)) and not isinstance(text, bool) else []
     if not 1 <= len(parts) <= 2 or not all(_MARK.match(part) for part in parts):
         raise ValueRefused("bad_mark", f"{quoted(text)} is no mark, and no mark with a mask")
@@ -86,7 +86,7 @@ def parse_mark(text: object) -> tuple[int, int]:
 
 
 def parse_rule(raw: t.Mapping[str, t.Any], desired: RuleSpec) -> list[Data]:
-    """One expected rule, in each of its families, as a dump would show it. Word: bad_rule, bad_mark, bad_table."""
+    """One expected rule, in each of its families, as a dump would show it. Reason: bad_rule, bad_mark, bad_table."""
     priority = parse_decimal(raw.get("priority"), "bad_rule")
     if priority in KERNEL_PRIORITIES or not desired.first <= priority <= desired.last:
         raise ValueRefused("bad_rule", f"priority {priority} is not ours to use")
@@ -206,7 +206,7 @@ def _unowned(
 def _inseparable(
     desired: RuleSpec, expected: t.Mapping[t.Any, Data], actual: t.Mapping[int, t.Sequence[t.Mapping[str, t.Any]]]
 ) -> set[t.Any]:
-    """Expected rules whose foreign twins cannot be deleted alone: a deletion takes the first rule that says at least as much."""
+    """Expected rules with unowned twins that cannot be deleted alone: a deletion takes the first rule that has all selectors it names."""
     refused: set[t.Any] = set()
     while True:
         taken = {key: _unowned(desired, rule, actual) for key, rule in expected.items() if key not in refused}
@@ -237,7 +237,7 @@ def _place(
     taken: t.Container[int],
     purge: bool,
 ) -> None:
-    """The rules of one family and priority. taken: priorities at which nobody can stand in."""
+    """The rules of one family and priority. taken: priorities that copies cannot have."""
     right = [rule for rule in expected if any(_same(rule, other) for other in owned)]
     missing = [rule for rule in expected if rule not in right]
     wrong = [rule for rule in owned if not any(_same(other, rule) for other in expected)]
@@ -248,7 +248,7 @@ def _place(
         kept = [dict(rule) for rule in wrong if not any(_selects_same(rule, other) for other in expected)]
         wrong = [rule for rule in wrong if rule not in kept]
         plan.rules.extend(_view(rule) for rule in kept)
-    # of two rules of which one says more, that one first: it would be taken for the other
+    # of two rules the one with more selectors first: it would be taken for the other
     gone = sorted([*wrong, *adopted], key=_says, reverse=True)
     for rule in missing:
         before = next((other for other in gone if _selects_same(other, rule)), None)
@@ -265,13 +265,13 @@ def _place(
         plan.steps.extend({"op": "delete", "rule": dict(rule)} for rule in gone)
     else:
         alongside = _free_place(expected[0]["priority"], taken)
-        stand_ins = [dict(rule, priority=alongside) for rule in [*expected, *kept]]
-        plan.steps.extend({"op": "add", "rule": rule} for rule in stand_ins)
+        copies = [dict(rule, priority=alongside) for rule in [*expected, *kept]]
+        plan.steps.extend({"op": "add", "rule": rule} for rule in copies)
         plan.steps.extend(
             {"op": "delete", "rule": dict(rule)} for rule in sorted([*gone, *right, *kept], key=_says, reverse=True)
         )
         plan.steps.extend({"op": "add", "rule": rule} for rule in [*expected, *kept])
-        plan.steps.extend({"op": "delete", "rule": rule} for rule in sorted(stand_ins, key=_says, reverse=True))
+        plan.steps.extend({"op": "delete", "rule": rule} for rule in sorted(copies, key=_says, reverse=True))
 
 
 def _expected(plan: Plan, desired: RuleSpec) -> dict[tuple[t.Any, ...], Data]:
@@ -312,7 +312,7 @@ def _free_place(priority: int, taken: t.Container[int]) -> int:
 
 
 def _says(rule: t.Mapping[str, t.Any]) -> int:
-    """How much a rule says."""
+    """How many fields a rule sets."""
     return sum(not _nothing(value) for value in rule.values())
 
 

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How to reach one cluster, read from what the inventory says. Files are read here; nothing is sent anywhere.
+"""How to reach one cluster, read from the inventory. Files are read here; nothing is sent anywhere.
 
 A kubeconfig can run programs, read files and switch verification off on the controller, so everything in it that
 goes beyond an address, a CA and a credential is refused by name unless the inventory allows it for that cluster
 (threat T18). Only what is given is used: neither a default kubeconfig nor in-cluster credentials are ever looked for, and the environment
-only as ``with_environment`` says.
+only as in ``with_environment``.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ ENVIRONMENT = {
     "impersonate_user": "K8S_AUTH_IMPERSONATE_USER",
 }
 _OUR_NAMES = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
-#: What a cluster may say without giving access.
+#: What a cluster may have without giving access.
 _NO_ACCESS = frozenset(("name", "allow", "read_limit_mib"))
 
 #: Largest read_limit_mib.
 MOST_MIB = 65536
-# RFC 6750 b64token, which the original also wants, with its extra bar; here the whole token must match.
+# RFC 6750 b64token, which the semaphore programs also want, with their extra bar; here the whole token must match.
 _TOKEN = re.compile(r"[A-Za-z0-9|._~+/-]+=*\Z")
 _SHA256 = re.compile(r"(?:sha256:)?([0-9a-fA-F]{64})\Z")
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----", re.ASCII)
@@ -69,7 +69,7 @@ _HOST = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,
 
 
 class AccessRefused(ValueRefused):
-    """Access that is refused: ``cluster``, ``reason`` and a ``message`` which names the inventory variable to mend."""
+    """Access that is refused: ``cluster``, ``reason`` and a ``message`` which names the inventory variable to fix."""
 
     def __init__(self, cluster: str, reason: str, message: str) -> None:
         self.cluster = cluster
@@ -120,7 +120,7 @@ class Access:
 
 
 def by_our_names(given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """One entry of ``clusters`` without kubernetes.core's names; where it has both, ours counts."""
+    """One entry of ``clusters`` without kubernetes.core's names; where it has both, our own name counts."""
     return {
         **{_OUR_NAMES[key]: value for key, value in given.items() if key in _OUR_NAMES},
         **{k: v for k, v in given.items() if k not in _OUR_NAMES},
@@ -128,7 +128,7 @@ def by_our_names(given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def gives_access(given: t.Mapping[str, t.Any]) -> bool:
-    """Whether an entry of ``clusters`` says anything of how to reach its API server, were it an empty text."""
+    """Whether an entry of ``clusters`` has anything of how to reach its API server, were it an empty text."""
     return any(value is not None for key, value in given.items() if key not in _NO_ACCESS)
 
 
@@ -159,7 +159,7 @@ def parse_access(given: t.Mapping[str, t.Any]) -> Access:
 
     Keys: name, kubeconfig (path or dict), context, api_url, token, token_file, ca_cert (path), ca_data (PEM), ca_url,
     ca_sha256, client_cert and client_key (paths), proxy_url, tls_server_name, impersonate_user, validate_certs, read_limit_mib, allow.
-    Options given here win over what a kubeconfig says; None and empty text count as not given.
+    Options given here win over what a kubeconfig has; None and empty text count as not given.
     """
     options = by_our_names({key: value for key, value in given.items() if value not in (None, "")})
     cluster = options.get("name")
@@ -213,7 +213,7 @@ class _Parser:
         return Access(**found)
 
     def credential(self) -> str:
-        """Where the credential is from, with the inventory's variable: what to mend when the server does not take it."""
+        """Where the credential is from, with the inventory's variable: what to fix when the server does not take it."""
         options = self.options
         if "token" in options:
             return "the " + self.variable("token")
@@ -350,7 +350,7 @@ class _Parser:
 
     @staticmethod
     def located(plugin: t.Mapping[str, t.Any], base: str | None) -> t.Mapping[str, t.Any]:
-        """A plugin whose program is named by a relative path is found from the kubeconfig's folder, as by kubectl; a bare name on PATH."""
+        """A plugin with a program of a relative path is found from the kubeconfig's folder, as by kubectl; a bare name on PATH."""
         command = plugin.get("command")
         if base is None or not isinstance(command, str) or "/" not in command:
             return plugin

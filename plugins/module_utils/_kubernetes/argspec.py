@@ -52,7 +52,7 @@ def clusters_spec(required: bool = True) -> dict[str, t.Any]:
 
 
 def inventory_spec() -> dict[str, t.Any]:
-    """As clusters_spec, for modules whose action plugins take from the inventory what a task does not give."""
+    """As clusters_spec, for modules with action plugins that take from the inventory what a task does not give."""
     return {"clusters_group": {"type": "str", "default": "clusters"}, **clusters_spec(required=False)}
 
 

@@ -310,7 +310,7 @@ class Client(Session):
         if not isinstance(meta, dict):
             raise self.error(errors.BadAnswer, operation, "an object's metadata is no object")
         for part, name in ((obj, "spec"), (obj, "status"), (meta, "labels"), (meta, "annotations")):
-            # GET of a Status has a text there, which says how a deletion went
+            # GET of a Status has a text there: how a deletion went
             value = part.get(name)
             if not (value is None or isinstance(value, dict) or (name == "status" and obj.get("kind") == "Status")):
                 raise self.error(

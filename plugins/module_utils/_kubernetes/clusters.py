@@ -24,7 +24,7 @@ from .errors import BadAnswer, KubeError, TimedOut
 
 
 def seconds_of(request: t.Mapping[str, t.Any], option: str = "timeout", default: float = 120.0) -> float:
-    """A limit of time that an option says. Raises ValueRefused: in no time nothing can be read, and 0 does not mean the default."""
+    """A limit of time that an option sets. Raises ValueRefused: in no time nothing can be read, and 0 does not mean the default."""
     given = request.get(option)
     if given is None:
         return default
@@ -119,7 +119,7 @@ def in_flight(tasks: t.Sequence[t.Callable[[], t.Any]], parallel: int = 8) -> li
 
 
 def contained(name: str, what: str, function: t.Callable[[], t.Any]) -> t.Any:
-    """What a server sends against its own schema fails its cluster alone, wherever it is found out; the place is told."""
+    """What a server sends against its own schema fails its cluster alone, wherever it is found out; the place is reported."""
     try:
         return function()
     except (AttributeError, IndexError, KeyError, TypeError, ArithmeticError, ValueError) as error:
@@ -192,7 +192,7 @@ class Clusters:
         self.failures.append(error.failure())
 
     def fail_for(self, cluster: str, operation: str, reason: str, message: str) -> None:
-        """Note a failure that no API server told."""
+        """Note a failure that no API server reported."""
         self.failures.append(
             {"cluster": cluster, "operation": operation, "reason": reason, "message": message, "status": None}
         )

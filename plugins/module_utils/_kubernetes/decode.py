@@ -16,7 +16,7 @@ def memory_of(body: bytes) -> int:
     """About how many bytes a JSON text needs in memory once decoded, alongside itself; counted without making any of its values.
 
     An object of six bytes is two hundred in memory, so the length of a text bounds nothing. The weights are those of CPython from 3.9 on,
-    rounded up: what real objects need is about half of what this says, since their keys and many of their texts are the same ones.
+    rounded up: what real objects need is about half of what this returns, since their keys and many of their texts are the same ones.
     """
     empty = body.count(b"{}")
     return (

@@ -73,7 +73,7 @@ class TimedOut(KubeError):
 
 
 class Untrusted(KubeError):
-    """The server's certificate is not one that the cluster's CA and name allow, or a certificate of ours is unusable."""
+    """The server's certificate is not one that the cluster's CA and name allow, or a certificate of the client is unusable."""
 
     reason = "tls_untrusted"
 

@@ -102,7 +102,7 @@ def _merged(paths: t.Sequence[str]) -> dict[str, t.Any]:
 
 
 def _located(part: t.Any, folder: str | None) -> t.Any:
-    """A cluster or user whose relative names of files are found from the folder of its own file."""
+    """A cluster or user with its relative names of files resolved from the folder of its own file."""
     if not isinstance(part, dict) or folder is None:
         return part
     made = dict(part)
@@ -213,7 +213,7 @@ def _texts(value: t.Any, depth: int = 0) -> list[str]:
 
 
 class KubeconfigFile(t.NamedTuple):
-    """A kubeconfig file of one cluster: its path, what it holds (None: not there or not ours to read), its mode."""
+    """A kubeconfig file of one cluster: its path, what it holds (None: not there or not readable), its mode."""
 
     path: str
     content: dict[str, t.Any] | None

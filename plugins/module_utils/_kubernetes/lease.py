@@ -120,7 +120,7 @@ class Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """Raises LeaseLost unless the Lease is surely ours."""
+        """Raises LeaseLost unless the Lease is surely held."""
         if self._thread is None:
             raise LeaseLost(self._client.cluster, self._operation, "it was not taken")
         if not self._lost and time.monotonic() - self._renewed >= self._seconds:
@@ -129,7 +129,7 @@ class Lease:
             raise LeaseLost(self._client.cluster, self._operation, self._lost)
 
     def leave(self) -> None:
-        """Renew the Lease a last time and let it stand for others of the same holder. Does not raise."""
+        """Renew the Lease a last time and leave it for others of the same holder. Does not raise."""
         if self._end() and not self._lost:
             with contextlib.suppress(KubeError):
                 self._renew()
@@ -144,7 +144,7 @@ class Lease:
         return True
 
     def release(self) -> None:
-        """Remove the Lease, if it is still ours. Does not raise: what stays behind runs out by itself."""
+        """Remove the Lease, if it is still held. Does not raise: what stays behind runs out by itself."""
         if not self._end() or self._lost:
             return
         meta = self._lease["metadata"]
@@ -178,7 +178,7 @@ class Lease:
 
     def _keep(self) -> None:
         while not self._stop.wait(self._every):
-            with contextlib.suppress(KubeError):  # check() tells when it has been too long
+            with contextlib.suppress(KubeError):  # check() raises when it has been too long
                 self._renew()
             if self._lost:
                 return
@@ -204,13 +204,13 @@ class Lease:
 
 
 def _duration(lease: t.Mapping[str, t.Any] | None) -> float:
-    """How long its holder says that a Lease holds without a renewal."""
+    """How long, by its holder, a Lease holds without a renewal."""
     given = mapping(lease, "spec").get("leaseDurationSeconds")
     return min(float(given), LONGEST) if isinstance(given, int) and not isinstance(given, bool) else 0.0
 
 
 def holder_of(lease: t.Mapping[str, t.Any]) -> str:
-    """Who has a Lease and since when, as its own words; somebody else's text, so it is quoted and cut."""
+    """Who has a Lease and since when, as its own words; another program's text, so it is quoted and cut."""
     spec = mapping(lease, "spec")
     return f"{str(spec.get('holderIdentity', ''))[:200]!r} since {quoted(str(spec.get('acquireTime', '?'))[:40])}"
 

@@ -18,7 +18,7 @@ _FAILURE = "cluster {cluster}: cannot {operation}: {message} [{reason}]"
 class KubeModule(AnsibleModule):
     """AnsibleModule which knows the secrets before anything can fail or be logged.
 
-    A kubeconfig given as a dictionary is no ``no_log`` option, because that would hide its every word. Arguments are
+    A kubeconfig given as a dictionary is no ``no_log`` option, because that would hide all of its text. Arguments are
     logged, and wrong ones shown, while AnsibleModule is still being made, so its leaves are registered as they are loaded.
     """
 

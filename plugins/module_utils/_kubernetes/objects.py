@@ -136,7 +136,7 @@ def apply_writes(
 ) -> Applied:
     """Do the writes of a plan, kind after kind in its order, a few at a time.
 
-    Server-side apply as ``manager``; forced only for writes that adopt, or whose object is ours alone. Whoever came between
+    Server-side apply as ``manager``; forced only for writes that adopt, or that own the object alone. Whoever came between
     makes the write fail; with leave_conflicts it is refused. A write that changed nothing on the server (it keeps the
     resource version) does not count as done. ``write_one``: how a kind with ways of its own is written.
     """
@@ -183,9 +183,9 @@ def take_alone(
     kept: t.Collection[tuple[str, ...]] = (),
     whole: bool = True,
 ) -> dict[str, t.Any]:
-    """After an apply: nobody else stays on record for what is ours, and what others put there goes. The object as it is then.
+    """After an apply: nobody else stays on record for what is owned, and what others put there goes. The object as it is then.
 
-    ``found``: the server's answer to the apply. whole: all of the object is ours, not only what was applied. Nothing is sent
+    ``found``: the server's answer to the apply. whole: all of the object is owned, not only what was applied. Nothing is sent
     where there is nothing to do. Somebody who writes in between (a status, say) makes it try again.
     """
     for attempt in range(3):
@@ -229,8 +229,8 @@ def write_object(client: Client, write: Write, manager: str) -> bool:
         lists = _lists(write.manifest)
         if not write.force or not write.uid or not lists:
             raise
-        # What another hand put into a keyed list stays there alongside ours, and both together may be no valid object (a port that got
-        # another number keeps its name). The lists are put right as a whole, and then it is ours to apply.
+        # What another hand put into a keyed list stays there alongside the applied entries, and both together may be no valid object (a port that got
+        # another number keeps its name). The lists are put right as a whole, and then it can be applied.
         patched = client.merge_patch(
             path, dict(lists, metadata={"uid": write.uid, "resourceVersion": write.version}), manager
         )

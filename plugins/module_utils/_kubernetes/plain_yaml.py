@@ -10,7 +10,7 @@ from .._values.refused import ValueRefused
 
 
 def plain_documents(raw: str | bytes) -> list[t.Any]:
-    """Every document of a text. Raises ValueRefused ``no_plain_yaml``, whose message never quotes the text; ImportError without PyYAML."""
+    """Every document of a text. Raises ValueRefused ``no_plain_yaml`` with a message that never quotes the text; ImportError without PyYAML."""
     import yaml
 
     class Loader(yaml.SafeLoader):

@@ -55,7 +55,7 @@ class Limits(t.NamedTuple):
 
 
 def scaled(limits: Limits, mib: int | None) -> Limits:
-    """The limits for a cluster whose lists may have so many MiB; None: as they are."""
+    """The limits for a cluster with lists of up to so many MiB; None: as they are."""
     if mib is None:
         return limits
     return limits._replace(
@@ -116,7 +116,7 @@ class Session:
             try:
                 return self._send_once(request, deadline, allowance)
             except errors.KubeError as error:
-                # a timeout has used the time already; a POST may have worked unless the server says that it did not
+                # a timeout has used the time already; a POST may have worked unless the server reports that it did not
                 again = error.retryable and not isinstance(error, (errors.TimedOut, errors.Expired))
                 if request.method == "POST" and error.status != 429:
                     again = False
@@ -295,7 +295,7 @@ class Session:
         return self.error(errors.Unreachable, operation, reported, retryable=False if refused else None)
 
     def _owner(self, operation: str, seconds: float) -> str:
-        """Whose limit such a time is: one of the user's, or one that is built in."""
+        """Who sets the limit that such a time is: an option of the user, or a default that is built in."""
         whole, most = self.limits.list_seconds, self.limits.request_seconds
         if seconds < most - 0.5 and operation.startswith("list"):
             return f", which was left of the {whole:.3g} s that the option timeout allows for a list"
@@ -328,7 +328,7 @@ class Session:
         raise self._refusal(answer, payload, operation)
 
     def _refusal(self, answer: t.Any, payload: bytes, operation: str) -> errors.KubeError:
-        """What an answer that is no success means. Made apart from where it is raised: an error whose traceback knows the frame that knows
+        """What an answer that is no success means. Made apart from where it is raised: an error with a traceback that knows the frame that knows
         the error keeps everything that was read until the garbage collector comes."""
         status = answer.status
         try:

@@ -100,7 +100,7 @@ class Transport(t.NamedTuple):
     A pool manager would find the host's pool for every URL anew, a fifth of a request's time.
     """
 
-    headers: t.Any  # a dictionary, or urllib3's own where a name comes twice, whose values dict() would join
+    headers: t.Any  # a dictionary, or urllib3's own where a name comes twice, as dict() would join its values
     host: t.Any
     base: str
 
@@ -138,7 +138,7 @@ def connect(access: Access, connections: int = 10, seconds: float = 30.0) -> Tra
         for value in values:
             headers.add(name, value)
     if access.proxy_url and access.server.startswith("http:"):
-        return Transport(headers, pool, access.server)  # such a proxy is told whole URLs
+        return Transport(headers, pool, access.server)  # such a proxy is given whole URLs
     once = len(list(headers.items())) == len(headers)  # a plain dictionary, which is cheaper, if no name comes twice
     return Transport(
         dict(headers) if once else headers,
@@ -149,7 +149,7 @@ def connect(access: Access, connections: int = 10, seconds: float = 30.0) -> Tra
 
 def _pool(access: Access, urllib3: t.Any, connections: int) -> t.Any:
     """The pool of connections, through the inventory's proxy; those of the environment do not count here."""
-    # let the kernel find connections whose other end vanished: a watch may get nothing for minutes and be well
+    # let the kernel find connections that lost their other end: a watch may get nothing for minutes and be well
     options = [*urllib3.connection.HTTPConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):
@@ -167,7 +167,7 @@ def _pool(access: Access, urllib3: t.Any, connections: int) -> t.Any:
 
 
 def fetch_ca(access: Access, urllib3: t.Any, seconds: float) -> str:
-    """The CA bundle at ``ca_url``, whose bytes must have the pinned hash (decision 6)."""
+    """The CA bundle at ``ca_url``, which must have the pinned hash (decision 6)."""
     operation = "fetch the CA"
     # The bundle cannot be verified by itself; the pin authenticates every byte of it, and it is no secret.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

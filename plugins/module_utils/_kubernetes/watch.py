@@ -73,7 +73,7 @@ class Follower:
 
     ``places`` are rows of RESOURCES; ``selector`` chooses by labels, ``fields`` by fields. ``listed(kind, listing)`` gets every complete
     list, ``heard(kind, type, object)`` every row of a watch that has an object, ``status(text)`` a line when something stops working or
-    works again, and ``state`` None when what was told is whole and followed, or the error that ended that. They are called from the thread,
+    works again, and ``state`` None when what was reported is whole and followed, or the error that ended that. They are called from the thread,
     one at a time. optional: where a resource that most clusters do not define is missing, an empty list is reported instead of an error.
     """
 

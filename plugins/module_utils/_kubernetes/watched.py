@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lists that a watch keeps: a client for a process that stays, whose complete lists cost one request once.
+"""Lists that a watch keeps: a client for a process that stays: complete lists cost one request once.
 
 The first list of a path is read from the server and followed from then on; the next ones come from memory, and equal what a LIST would
 give as of the last row of the watch. While the watch is interrupted a list fails as it would if the server did not answer, so nothing is
@@ -57,7 +57,7 @@ Listener = t.Callable[[Heard], None]
 #: The collection of a path, and its namespace.
 _PATH = re.compile(r"(/api/[^/]+|/apis/[^/]+/[^/]+)(?:/namespaces/([^/]+))?/([^/]+)\Z")
 _OBJECT = re.compile(r"(/api/[^/]+|/apis/[^/]+/[^/]+)(?:/namespaces/([^/]+))?/([^/]+)/([^/]+?)(?:/status)?\Z")
-#: Kinds whose objects are written all the time without a meaning: only a change of what plans read of them is told.
+#: Kinds of objects that are written all the time without a meaning: only a change of what plans read of them is reported.
 _DIGESTED = {
     "nodes": "Node",
     "pods": "Pod",
@@ -80,7 +80,7 @@ _SOUGHT, SOUGHT_SECONDS = ("/apis/multicluster.x-k8s.io/",), 15.0
 class Collection:
     """The objects under one path and selector, as of the last row of their watch. Safe for threads.
 
-    Its listener hears of each object's changes in their order, so it is called with the lock held.
+    Its listener is notified of each object's changes in their order, so it is called with the lock held.
     """
 
     def __init__(
@@ -103,19 +103,19 @@ class Collection:
         self._lock = threading.RLock()
         self._items: dict[Place, Data] = {}
         self._version = ""
-        #: resource versions of what we wrote and the watch has not told yet; uids of what we deleted likewise
+        #: resource versions of what we wrote and the watch has not reported yet; uids of what we deleted likewise
         self._written: dict[Place, int] = {}
         self._deleted: dict[Place, str] = {}
-        #: versions at which objects went: an answer to an earlier write of ours may come later than that news
+        #: versions at which objects went: an answer to an earlier write of this client may come later than that news
         self._gone: dict[Place, int] = {}
-        #: writes of ours that are not answered yet; and what the watch told meanwhile: versions, None for an object that went
+        #: writes of this client that are not answered yet; and what the watch reported meanwhile: versions, None for an object that went
         self._writing: dict[Place, int] = {}
         self._early: dict[Place, list[int | None]] = {}
         self._problem: KubeError | None = None
         self._settled = threading.Event()
         self.follower: Follower | None = None
 
-    # -- what the watch says
+    # -- what the watch reports
 
     def listed(self, kind: str, listing: Listing) -> None:
         """A complete list takes the place of what was known."""
@@ -158,15 +158,15 @@ class Collection:
                     self._went(place, version)
             else:
                 self._items[place] = after
-            own = written is not None and version == written  # a write of ours comes back
+            own = written is not None and version == written  # this client's write comes back
             news = not own and (before is not None if after is None else self._differs(before, after))
             if news and place in self._writing:
                 self._early.setdefault(place, []).append(version if after is not None else None)
-                news = False  # the answer says whether this is ours
+                news = False  # the answer shows whether this client wrote it
             self._tell(place, after, news)
 
     def state(self, problem: KubeError | None) -> None:
-        """None: what is known is whole and followed; otherwise why not. A change of it is told as the object without a name."""
+        """None: what is known is whole and followed; otherwise why not. A change of it is reported as the object without a name."""
         with self._lock:
             turned = self._settled.is_set() and (self._problem is None) != (problem is None)
             self._problem = problem
@@ -187,7 +187,7 @@ class Collection:
     # -- what we write
 
     def begin(self, place: Place) -> None:
-        """A write of ours is on its way; its row may come before its answer."""
+        """A write is on its way to the server; its row may come before its answer."""
         with self._lock:
             self._writing[place] = self._writing.get(place, 0) + 1
 
@@ -230,7 +230,7 @@ class Collection:
             self._tell(place, None, False)
 
     def looked(self, place: Place, obj: Data | None) -> None:
-        """An object as the server has it now, asked for since a write of ours did not find what it expected."""
+        """An object as the server has it now, asked for since a write of this client did not find what it expected."""
         version = _number(obj["metadata"].get("resourceVersion")) if obj is not None else None
         with self._lock:
             known = _number((self._items.get(place) or {"metadata": {}})["metadata"].get("resourceVersion"))
@@ -309,10 +309,10 @@ class LastingClient(Client):
 
 
 class WatchedClient(LastingClient):
-    """A client whose lists are followed. What is read otherwise, and every write, is a request as ever.
+    """A client with lists that are followed. What is read otherwise, and every write, is a request as ever.
 
     ``listener`` is called from the watch's threads, and from those that write, and must not wait. ``may_write`` is asked before each write,
-    which is refused where it says no: whoever plans took long enough to lose its leadership meanwhile.
+    which is refused where it returns False: whoever plans took long enough to lose its leadership meanwhile.
     """
 
     def __init__(
@@ -436,7 +436,7 @@ class WatchedClient(LastingClient):
         return answer
 
     def _remember(self, method: str, path: str, answer: Data) -> None:
-        """What the server made of our write is known before its watch tells."""
+        """What the server made of our write is known before its watch reports it."""
         metadata = answer.get("metadata")
         kept = isinstance(metadata, dict) and isinstance(metadata.get("name"), str) and answer.get("kind") != "Status"
         if method == "POST":
@@ -464,7 +464,7 @@ class WatchedClient(LastingClient):
             collection.looked(place, obj)
 
     def _where(self, path: str) -> t.Iterator[tuple[Collection, Place]]:
-        """The collections that an object belongs to, as far as its path says."""
+        """The collections that an object belongs to, as far as its path shows."""
         found = _OBJECT.match(path)
         if found is None:
             return

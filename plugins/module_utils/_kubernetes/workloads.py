@@ -11,7 +11,7 @@ from .errors import KubeError
 
 #: Those by which the programs that we look for run.
 KINDS = (("apps/v1", "Deployment"), ("apps/v1", "DaemonSet"), ("apps/v1", "StatefulSet"))
-#: Where static pods of a control plane stand.
+#: Where static pods of a control plane are.
 STATIC_PODS = "/api/v1/namespaces/kube-system/pods"
 Row = tuple[str, str]
 

@@ -9,9 +9,9 @@ import errno
 import os
 import typing as t
 
-#: The mend is a variable of the inventory, for most hosts are reached by an ordinary user.
+#: The fix is a variable of the inventory, for most hosts are reached by an ordinary user.
 NEEDS_ROOT = "this needs root: set ansible_become: true for the host; in a container it needs CAP_NET_ADMIN too"
-#: Of a device whose UDP port another one has; The message names commands instead of the holder, since the port may be free again by the time it is looked up.
+#: When another program has a device's UDP port; the message names commands instead of the holder, since the port may be free again by the time it is looked up.
 PORT_TAKEN = (
     "its UDP port is taken by another program or device, which `ss --udp --listening --numeric --processes` and `wg show all listen-port` name: end that, or "
     "set wireguard_port of the cluster, or wireguard_ports, to another one (in the KubeSpan mode port of kubespan_layout)"
@@ -19,7 +19,7 @@ PORT_TAKEN = (
 
 
 class LinuxError(Exception):
-    """An operation on this host that failed. ``operation`` and ``object`` name it, ``message`` says why.
+    """An operation on this host that failed. ``operation`` and ``object`` name it, ``message`` has the reason.
 
     ``package`` names what to install when something is missing. No secret is ever part of the text.
     """

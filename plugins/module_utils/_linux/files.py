@@ -14,7 +14,7 @@ import typing as t
 
 from .errors import failing
 
-#: No file of ours comes near; a larger one is not ours.
+#: No file of the collection comes near; a larger one is not owned.
 MAX_BYTES = 64 * 1024 * 1024
 
 

@@ -19,7 +19,7 @@ _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr
 
 
 def find_program(name: str) -> str | None:
-    """The absolute path of a program, also when it lies where only root's shells look."""
+    """The absolute path of a program, also when it is where only root's shells look."""
     return shutil.which(name, path=_PATH)
 
 

@@ -38,7 +38,7 @@ _BALANCED = (
     # the cluster's UID; and the labels of namespaces, by which a pool may be for some
     _rule("", "namespaces", "get", "kube-system"),
     _rule("", "namespaces", "list"),
-    # what describes a Service says of its address
+    # what `kubectl describe` shows of a Service's address
     _rule("", "events", "list,create,patch,delete"),
 )
 _COREFILE = _rule("", "configmaps", "get,patch", "coredns,coredns-custom")
@@ -47,11 +47,11 @@ _MCS = (
     _rule(_MULTICLUSTER, "serviceexports", "get,list"),
     _rule(_MULTICLUSTER, "serviceimports", "get,list,create,patch,delete"),
     _rule(_MULTICLUSTER, "serviceexports/status,serviceimports/status", "patch"),
-    # derived Services and imported slices stand in the namespaces of those who export, and a Service says whether it can be
+    # derived Services and imported slices are in the namespaces of those who export, and a Service shows whether it can be
     _rule("", "services", "get,list,create,patch,delete"),
     _rule("discovery.k8s.io", "endpointslices", "get,list,create,patch,delete"),
     _rule("", "endpoints,namespaces", "get,list"),
-    # what a cluster says that it is called
+    # the name that a cluster has for itself
     _rule("about.k8s.io", "clusterproperties", "list"),
     # whether the definition has a field for it that the slices of an import exist
     _rule("apiextensions.k8s.io", "customresourcedefinitions", "get", "serviceimports." + _MULTICLUSTER),
@@ -90,7 +90,7 @@ CAPABILITIES: dict[str, tuple[Rule, ...]] = {
         _rule("projectcalico.org,crd.projectcalico.org", "globalnetworksets", "get,list,create,patch,delete"),
         _rule("cilium.io", "ciliumcidrgroups", "get,list,create,patch,delete"),
     ),
-    # a cluster whose pods are only read
+    # a cluster of which only the pods are read
     "network_sets_read": (_rule("", "pods", "get,list"),),
     # Kilo's cluster mesh in a member: reads nodes, owns Peers; and the cluster that holds ClusterMesh objects
     "clustermesh": (_rule("", "nodes", "get,list"), _rule("kilo.squat.ai", "peers", "get,list,create,patch,delete")),
@@ -129,19 +129,19 @@ CAPABILITIES: dict[str, tuple[Rule, ...]] = {
             "serviceexports.multicluster.x-k8s.io,serviceimports.multicluster.x-k8s.io",
         ),
     ),
-    # a cluster whose exports are only read
+    # a cluster of which only the exports are read
     "mcs_read": (
         _rule(_MULTICLUSTER, "serviceexports,serviceimports", "get,list"),
         _rule("", "services,endpoints,namespaces", "get,list"),
         _rule("discovery.k8s.io", "endpointslices", "get,list"),
         _rule("about.k8s.io", "clusterproperties", "list"),
     ),
-    # offers its own Services and reads those of others; what it writes stands in NAMESPACED
+    # offers its own Services and reads those of others; what it writes is in NAMESPACED
     "service_mirror": (
         _rule("", "services,endpoints", "get,list"),
         _rule("discovery.k8s.io", "endpointslices", "get,list"),
     ),
-    # a cluster whose Services are only read
+    # a cluster of which only the Services are read
     "service_mirror_read": (
         _rule("", "services,endpoints", "get,list"),
         _rule("discovery.k8s.io", "endpointslices", "get,list"),
@@ -298,7 +298,7 @@ def account_name(capability: str, prefix: str = "multicluster") -> str:
 
 
 def kubeconfig_secret(cluster: str, kubeconfig: bytes, namespace: str, name: str, key: str) -> dict[str, t.Any]:
-    """The Secret of one cluster's kubeconfig; ``{cluster}`` in its name stands for the cluster's. Without data it is enough to remove it."""
+    """The Secret of one cluster's kubeconfig; ``{cluster}`` in its name is replaced by the cluster's. Without data it is enough to remove it."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",

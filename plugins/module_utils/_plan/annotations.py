@@ -24,7 +24,7 @@ Annotations = t.Mapping[str, t.Any]
 class Patch(t.NamedTuple):
     """One write: the object's name and uid, and key -> value, or None to remove it.
 
-    ``taken``: keys that others are on record for, and that are ours alone afterwards. ``given_up``: keys that stay as they are, and are not ours any more.
+    ``taken``: keys that others are on record for, and that we alone own afterwards. ``given_up``: keys that stay as they are, and that we own no longer.
     """
 
     name: str
@@ -87,9 +87,9 @@ def plan_annotations(
 ) -> tuple[Plan, list[Patch]]:
     """One patch for every object that differs (semaphore 3.4); ``objects`` are Nodes by name, as listed.
 
-    A key whose value differs and that only other field managers own is refused as ``adoptable``, unless ``adopt``, which makes us the only owner of every
+    A key with another value that only other field managers own is refused as ``adoptable``, unless ``adopt``, which makes us the only owner of every
     desired key, also where nothing differs (decision 54). Keys
-    that match one of ``patterns`` (a Pattern, or any function of a key), are ours and are not desired are removed, on the named
+    that match one of ``patterns`` (a Pattern, or any function of a key), are owned and are not desired are removed, on the named
     objects or, with ``purge_all``, on all.
     ``absent`` removes the named keys (and those of the patterns) of the named objects. Pending values are shown in check
     mode and refused as ``value_pending`` otherwise.

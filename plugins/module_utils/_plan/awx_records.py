@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""AWX objects as records: which kinds there are, what of them is ours, what differs. Pure."""
+"""AWX objects as records: which kinds there are, what of them is owned, what differs. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .._values.refused import ValueRefused, quoted
 Data = dict[str, t.Any]
 #: Ends the description of every object that was loaded: how it is known again.
 MARK = " [multicluster.network]"
-#: How many slices a sliced job has where nobody says it.
+#: How many slices a sliced job has where nobody sets it.
 SLICES = 2
 
 
@@ -154,7 +154,7 @@ def differing(record: Record, ids: t.Mapping[str, t.Any], actual: t.Mapping[str,
 
 
 def same(name: str, desired: t.Any, actual: t.Any) -> bool:
-    """Whether a field already says what it should. Texts of JSON are equal by what they mean; AWX fills in defaults of inputs."""
+    """Whether a field already has the desired value. Texts of JSON are equal by what they mean; AWX fills in defaults of inputs."""
     if name in _TEXTS:
         try:
             return bool(json.loads(desired or "{}") == json.loads(actual or "{}"))

@@ -39,8 +39,8 @@ def check_budget(
     """None when the deletions may go ahead, else a ``delete_budget`` refusal that names the way out.
 
     owned: objects of this kind and source that we own now; deletes: how many of them would go; remaining: how many
-    the source still wants; turned_away: why it wants so few, where that is known (of why_refused). It is to be mended,
-    so it stands in place of the way to delete nevertheless: a source whose objects a range of the inventory refuses is not empty, and
+    the source still wants; turned_away: why it wants so few, where that is known (of why_refused). It is to be fixed,
+    so it replaces the way to delete nevertheless: a source is not empty where a range of the inventory refuses its objects, and
     only max_deletes, which is a number, has them deleted. claimed: whether they are claims, which a wrong grant refuses.
     """
     if deletes == 0 or (max_deletes is not None and max_deletes < 0):
@@ -69,10 +69,10 @@ def check_budget(
 
 
 def why_refused(refused: t.Iterable[Refusal], kept: t.Collection[str] = (), kind: str = "node") -> str:
-    """Which nodes of a source were read and refused, and what to mend; nothing unless they are more than those that got in.
+    """Which nodes of a source were read and refused, and what to fix; nothing unless they are more than those that got in.
 
     refused: their refusals, of which the objects are ``cluster/node``; kept: the objects of the source that got in. A few
-    bad nodes explain no loss, and whoever can register one must not change what the others are told.
+    bad nodes explain no loss, and whoever can register one must not change the message for the others.
     """
     rows = sorted({row for row in refused if row.object not in kept})
     count = len({row.object for row in rows})
@@ -80,14 +80,14 @@ def why_refused(refused: t.Iterable[Refusal], kept: t.Collection[str] = (), kind
         return ""
     granted = [row for row in rows if row.reason == "outside_grant" or row.reason.endswith("OutOfRange")]
     first = rows[0]
-    mend = f"Mend the {kind}, or the variable that its refusal names."
+    remedy = f"Mend the {kind}, or the variable that its refusal names."
     if 2 * len({row.object for row in granted}) > count:  # one range is wrong, and not so many nodes at once
         first = granted[0]
-        mend = _MEND_GRANT + "{0} in the inventory (pod_cidrs or what else the refusal names), or the {1}.".format(
+        remedy = _MEND_GRANT + "{0} in the inventory (pod_cidrs or what else the refusal names), or the {1}.".format(
             first.object.partition("/")[0], kind
         )
     text = "{0} refused, the first is {1} [{2}]. {3}".format(
-        f"1 {kind} was" if count == 1 else f"{count:,} {kind}s were", first.object, first.reason, mend
+        f"1 {kind} was" if count == 1 else f"{count:,} {kind}s were", first.object, first.reason, remedy
     )
     # the names are those of a cluster, and the text becomes an argument of a task: nothing in it is a template
     return text.replace("{", "\\x7b")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which news of an API server are news for the fabric, and many of them as one event. Pure; the caller has the clock.
 
-A watch tells of every heartbeat. What counts is what a plan reads of an object. Objects are remembered
+A watch reports every heartbeat. What counts is what a plan reads of an object. Objects are remembered
 as digests of that, so that a fresh list after an outage gives the real differences and nothing else.
 """
 
@@ -42,7 +42,7 @@ _SPEC = {
     "IPAMBlock": ("cidr", "affinity", "deleted"),
     "CiliumNode": (),
 }
-#: Names in one event; ``count`` tells how many there were.
+#: Names in one event; ``count`` is how many there were.
 NAMES = 100
 
 
@@ -56,7 +56,7 @@ class Change(t.NamedTuple):
 
 
 def is_own(obj: Data) -> bool:
-    """Whether this collection, or a program whose place it took, made the whole object: an answer, not a question."""
+    """Whether this collection, or a program that it replaced, made the whole object: an answer, not a question."""
     labels = mapping(obj, "metadata", "labels")
     if labels.get(MANAGED_BY) == MANAGED_BY_US:
         return True
@@ -154,7 +154,7 @@ class ChangeTracker:
             key = self._place(obj)
             return self._change(key, "removed") if key is not None and self._known.pop(key, None) is not None else None
         if key is None:
-            # an object that became ours, or lost what made it count
+            # an object that became owned, or lost what made it count
             place = self._place(obj)
             return (
                 self._change(place, "removed")
@@ -182,7 +182,7 @@ class ChangeTracker:
 
 
 class Debounce:
-    """Collects changes until none came for a while, but not for ever: ``add`` them; ``due`` says when to ``take`` them.
+    """Collects changes until none came for a while, but not for ever: ``add`` them; ``due`` returns when to ``take`` them.
 
     ``window`` seconds of quiet end a collection, ``longest`` seconds after its first change it ends in any case.
     """

@@ -11,7 +11,7 @@ writer may not. Nobody can change an object's name. So an object goes when our f
 The second is for objects that have no such name: the record itself can be rewritten by whoever may patch an object. Of kinds of which we derive
 every name (``derived``), the name has to be so.
 
-With adoption the name alone has to be so: what the original program made carries the same name, and another manager.
+With adoption the name alone has to be so: what the upstream program made carries the same name, and another manager.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ADDED = {
 
 
 def makers(obj: Object, manager: str, kind: str = "") -> list[str]:
-    """Managers other than ours on record for the content of an object: anything outside of metadata and status, sorted.
+    """Managers other than the given one on record for the content of an object: anything outside of metadata and status, sorted.
 
     What controllers of the cluster add to what others made does not count (``kind``: of an object out of a list, which does not say it).
     """
@@ -66,8 +66,8 @@ def may_delete(
 ) -> bool:
     """Whether our rights may delete an object.
 
-    mine: our field manager is on record for it. named: its name is one that only we, or the original program, derive. adopt: the
-    original program's objects may be taken over. derived: nothing of this kind is made under another name.
+    mine: our field manager is on record for it. named: its name is one that only we, or the upstream program, derive. adopt: the
+    upstream program's objects may be taken over. derived: nothing of this kind is made under another name.
     """
     if named or derived:
         return named and (mine or adopt)

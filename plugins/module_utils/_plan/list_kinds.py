@@ -3,7 +3,7 @@
 """How lists of API objects compare: map-lists by their keys, sets as sets, all others in order (decision 72).
 
 A server keeps a map-list in the order in which its entries came, and merges what several owners wrote. The record of fields
-(``managedFields``) tells which lists are keyed, but not of status that was patched, nor where the record was emptied. So what the
+(``managedFields``) shows which lists are keyed, but not of status that was patched, nor where the record was emptied. So what the
 schemas say of the lists that we write is declared here, by kind.
 """
 
@@ -30,7 +30,7 @@ _LISTS: dict[str, dict[Path, Keys]] = {
 
 
 def keys_of(kind: str, path: Path) -> Keys | None:
-    """The keys of the list at a path of an object of this kind, SET for a set, None for a list whose order counts."""
+    """The keys of the list at a path of an object of this kind, SET for a set, None for a list in which the order counts."""
     own = _LISTS.get(kind, {})
     return own[path] if path in own else _METADATA.get(path)
 

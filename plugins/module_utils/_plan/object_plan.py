@@ -27,7 +27,7 @@ from .objects import (
 from .plan import CREATE, DELETE, UPDATE, Change, Plan, is_pending
 from .sole_owner import others, release_patch, surplus, tree_of
 
-#: Somebody else changed a field of ours. It fails the run unless the inventory says to leave it.
+#: Somebody else changed an owned field. It fails the run unless the inventory has it left.
 CONFLICT = "conflict"
 #: What others need comes first; deletions go the other way round. Kinds that are not named come last.
 ORDER = (
@@ -58,7 +58,7 @@ class Key(t.NamedTuple):
 
 
 class Scope(t.NamedTuple):
-    """A range that a run may purge: objects of one kind that are ours and that nobody wants. Empty text: all."""
+    """A range that a run may purge: objects of one kind that are owned and that nobody wants. Empty text: all."""
 
     api_version: str
     kind: str
@@ -69,7 +69,7 @@ class Scope(t.NamedTuple):
 class Write(t.NamedTuple):
     """One write: its Change, the object, the manifest to apply (None: delete), uid and version of what was read.
 
-    ``force``: it becomes ours, whoever owns what the manifest says. ``alone``: all of the object is ours, what the manifest leaves out too.
+    ``force``: it becomes owned, whoever owns what the manifest has. ``alone``: all of the object is owned, what the manifest leaves out too.
     """
 
     change: Change
@@ -155,10 +155,10 @@ def plan_objects(
 ) -> tuple[Plan, list[Write]]:
     """The writes that make one cluster have the desired objects, or, with state ``absent``, none of them.
 
-    An existing object that is not ours (is_ours) and differs is refused as ``not_ours``; one that is as desired is left
-    alone, whoever made it. With ``adopt`` both are taken over, and nobody else stays on record for what we write. One of
-    ours in which somebody else changed a field that we write is a ``conflict``. With ``alone`` all of an object is ours: what
-    others put into it goes, and so does their record. Objects in ``read.purgeable`` that are ours and not desired
+    An existing object that is not owned (is_owned) and differs is refused as ``not_ours``; one that is as desired is left
+    alone, whoever made it. With ``adopt`` both are taken over, and nobody else stays on record for what we write. An owned
+    one in which somebody else changed a field that we write is a ``conflict``. With ``alone`` all of an object is owned: what
+    others put into it goes, and so does their record. Objects in ``read.purgeable`` that are owned and not desired
     are deleted, within the budget (decision 38); ``absent`` ignores the budget. What somebody else wrote into stays (may_delete),
     unless its name is ``named`` by us alone. Change ids are ``cluster/namespace/name``.
     """
@@ -218,7 +218,7 @@ def plan_objects(
 
 
 def plan_release(cluster: str, desired: t.Iterable[Key], read: Read, manager: str) -> tuple[Plan, list[Write]]:
-    """Those of the named objects that are ours, and what is ours in ``read.purgeable``, given back as they are (decision 1).
+    """Those of the named objects that are owned, and what is owned in ``read.purgeable``, given back as they are (decision 1).
 
     A write's manifest is the merge patch that does it.
     """
@@ -270,7 +270,7 @@ def _compare(
     adopt: bool,
     alone: bool,
 ) -> None:
-    # only for manifests that differ at first sight is the object searched for its keyed lists, whose order means nothing
+    # only for manifests that differ at first sight is the object searched for its keyed lists, in which the order means nothing
     paths = differences(manifest, actual)
     if paths:
         paths = differences(manifest, actual, whole_tree(actual))
@@ -300,7 +300,7 @@ def _compare(
         before, after = redacted(actual, fingerprint), redacted(manifest, fingerprint, owned=True)
         change = Change(UPDATE, key.kind, ident, _part(before, shape), _part(after, shape))
     else:
-        # as desired already, but for whose it is
+        # as desired already, but for the owner
         change = Change(UPDATE, key.kind, ident, {"owner": ", ".join(owners) or None}, {"owner": manager})
     writes.append(
         Write(change, key, dict(manifest), meta.get("uid"), meta.get("resourceVersion"), adopt or alone, alone)

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""API objects as data: who owns which field, and whether an object already is what a manifest says.
+"""API objects as data: who owns which field, and whether an object already is as in a manifest.
 
-Ownership is read from ``metadata.managedFields`` (decision 32), so that no object needs marks that the original programs
-do not write. The same field trees tell which lists the server treats as maps, so no table of merge keys is needed.
+Ownership is read from ``metadata.managedFields`` (decision 32), so that no object needs marks that upstream programs
+do not write. The same field trees show which lists the server treats as maps, so no table of merge keys is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .list_kinds import keys_of
 
 #: Prefix of our field manager's name; the fabric follows.
 MANAGER_PREFIX = "multicluster.network/"
-#: An object without any content, such as a bare ServiceAccount, is ours by this label (and only if we own the label).
+#: An object without any content, such as a bare ServiceAccount, is owned by this label (and only if we own the label).
 MANAGED_BY, MANAGED_BY_US = "app.kubernetes.io/managed-by", "multicluster.network"
 
 Tree = dict[str, t.Any]
@@ -27,9 +27,9 @@ _SUFFIXES = {"n": "1e-9", "u": "1e-6", "m": "1e-3", "": "1", "k": "1e3", "M": "1
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _QUANTITY_PARENTS = frozenset(("limits", "requests", "hard", "capacity", "allocatable", "default", "defaultRequest"))
 _QUANTITY_FIELDS = frozenset(("sizeLimit", "storage", "averageValue", "divisor"))
-#: Maps whose empty form the server does not store.
+#: Maps that the server does not store when they are empty.
 _PLAIN_MAPS = frozenset(("annotations", "labels", "nodeSelector", "matchLabels", "data", "binaryData", "stringData"))
-#: Maps whose values are text, whatever YAML made of them.
+#: Maps with values of text, whatever YAML made of them.
 _TEXT_MAPS = frozenset(("annotations", "labels", "nodeSelector", "matchLabels", "data", "stringData"))
 
 
@@ -60,7 +60,7 @@ def inside(tree: t.Any, *names: str) -> Tree:
 
 
 def labels_of(obj: t.Mapping[str, t.Any] | None) -> dict[str, str]:
-    """The labels of an object that anybody may have written: those whose value is text."""
+    """The labels of an object that anybody may have written: those with a value of text."""
     try:
         labels = obj["metadata"]["labels"]  # type: ignore[index]
     except (KeyError, TypeError):
@@ -122,11 +122,11 @@ def merge_trees(trees: t.Sequence[t.Any], depth: int = 40) -> Tree:
 
 
 def is_owned(obj: t.Mapping[str, t.Any], manager: str) -> bool:
-    """True when the object, and not just an annotation on it, is ours.
+    """True when the object, and not just an annotation on it, is owned.
 
     That is: our manager *applied* (operation Apply) something outside metadata; or it applied the managed-by label with
     our name, the way to own objects that have no content. Annotations that we patch onto a Node (operation Update), or
-    labels applied onto somebody's Namespace, do not make these ours, so no purge can ever take them.
+    labels applied onto somebody's Namespace, do not make these owned, so no purge can ever take them.
     """
     mine = False
     for entry in record_of(obj):
@@ -142,7 +142,7 @@ def is_owned(obj: t.Mapping[str, t.Any], manager: str) -> bool:
 
 
 def ownable(manifest: t.Mapping[str, t.Any]) -> bool:
-    """False for a manifest which, once applied, is_ours could not recognise."""
+    """False for a manifest which, once applied, is_owned could not recognise."""
     if any(
         name not in ("apiVersion", "kind", "metadata", "status") and value not in (None, {}, [])
         for name, value in manifest.items()
@@ -191,7 +191,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 def stripped(obj: t.Mapping[str, t.Any], owned: bool = False) -> dict[str, t.Any]:
     """An object without what the server fills in: for diffs, and for comparing before with after.
 
-    ours: a manifest of our own making, whose parts are shared instead of copied as deep as is safe.
+    owned: a manifest of our own making; its parts are shared instead of copied as deep as is safe.
     """
     metadata = obj.get("metadata", {})
     shown = {key: value for key, value in obj.items() if key not in ("status", "metadata")}
@@ -230,10 +230,10 @@ def _bounded(value: t.Any, depth: int) -> t.Any:
 def differences(
     desired: t.Any, actual: t.Any, tree: t.Any = None, path: tuple[str, ...] = (), kind: str = ""
 ) -> list[tuple[str, ...]]:
-    """Paths at which ``actual`` is not what ``desired`` says; fields that desired leaves out never count.
+    """Paths at which ``actual`` is not as in ``desired``; fields that desired leaves out never count.
 
     ``tree`` is whole_tree(actual object): where it has keyed entries for a list, elements are matched by these keys and
-    others may be present; where it has value entries, the list is a set. Where it says nothing, the declared kinds of lists
+    others may be present; where it has value entries, the list is a set. Where it has neither, the declared kinds of lists
     count (decision 72); every other list is compared in order.
     """
     if not path and isinstance(desired, dict):

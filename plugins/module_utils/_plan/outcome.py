@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How a run of several capabilities over several clusters ended: one table, one line for each error and each refusal, one verdict. Pure.
 
-One broken part does not stop the rest, so what failed has to be collected somewhere; this is where it is told.
+One broken part does not stop the rest, so what failed has to be collected somewhere; this is where it is reported.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _refused(reports: RunReports, capability: str, cells: Cells) -> tuple[dict[s
     for row in _unique(row for result in reports.results.get(capability, ()) for row in result.get("refused") or ()):
         first = str(row.get("object", "")).split("/", 1)[0]
         words = [first, reports.nodes.get(first, ""), *first.split()]
-        name = next((word for word in words if word in cells), None)
+        name = next((part for part in words if part in cells), None)
         if name is not None:
             counts[name] = counts.get(name, 0) + 1
             if refused_whole(capability, row, cells):

@@ -121,7 +121,7 @@ class Plan:
         self.refused.append(Refusal(obj, reason, message))
 
     def extend(self, other: Plan) -> Plan:
-        """Append another plan: its changes come after ours."""
+        """Append another plan: its changes come after those of this one."""
         self.changes.extend(other.changes)
         self.refused.extend(other.refused)
         self.unchanged += other.unchanged
@@ -199,7 +199,7 @@ def _entry(head: str, value: t.Any, indent: int) -> list[str]:
 
 
 def scalar(value: t.Any) -> str:
-    """One value on one line; foreign control characters cannot break out of it."""
+    """One value on one line; control characters in it cannot break out of it."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 Data = t.Mapping[str, t.Any]
-#: Names in one event; ``count`` tells how many there were.
+#: Names in one event; ``count`` is how many there were.
 NAMES = 100
 
 
@@ -72,7 +72,7 @@ class Runs:
         self._asked, self._seen, self._quiet_since = number, set(), now
 
     def see(self, at_work: t.Iterable[t.Any], now: float) -> None:
-        """The runs that are at work at this moment, by whatever tells them apart."""
+        """The runs that are at work at this moment, by whatever identifies them."""
         here = set(at_work)
         self._seen |= here
         if here or self._busy:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects that are ours alone: who else is on record as an owner, what somebody else put into them, and both undone. Pure.
+"""Objects with one owner: who else is on record as an owner, what somebody else put into them, and both undone. Pure.
 
 Server-side apply takes a field away only from whoever has another value in it: a former owner with an equal value stays on
 record alongside us, and then we can neither remove that field nor change it without a conflict. So whoever takes an object over
@@ -52,13 +52,13 @@ _ASSIGNED: dict[str, frozenset[Path]] = {
         ("spec", name) for name in ("clusterIP", "clusterIPs", "ipFamily", "ipFamilies", "ipFamilyPolicy")
     )
 }
-#: Kinds in whose objects no server fills in anything.
+#: Kinds of objects in which no server fills in anything.
 _PLAIN = frozenset(("Peer", "GlobalNetworkSet", "ServiceImport"))
 _NOTHING = object()
 
 
 def others(obj: Object, manager: str, kept: t.Collection[Path] = ()) -> list[str]:
-    """Managers besides ours that are on record for something that is ours alone, sorted. ``kept``: paths that may be theirs."""
+    """Managers besides the given one that are on record for something that it owns alone, sorted. ``kept``: paths that may be theirs."""
     found: set[str] = set()
     mine: set[Path] | None = None
     for entry in record_of(obj):
@@ -80,7 +80,7 @@ def sole_record(
 ) -> list[dict[str, t.Any]] | None:
     """``metadata.managedFields`` with nobody alongside us; None where it is so already.
 
-    whole: everything but metadata and status is ours. Otherwise only what we applied is.
+    whole: everything but metadata and status is owned. Otherwise only what we applied is.
     """
     if all(entry.get("manager") == manager or entry.get("subresource") for entry in record_of(obj)):
         return None
@@ -108,7 +108,7 @@ def release_patch(obj: Object) -> dict[str, t.Any]:
 def given_up_record(obj: Object, manager: str, paths: t.Iterable[Path]) -> list[dict[str, t.Any]]:
     """``metadata.managedFields`` in which we are not on record for the fields at the paths, and nobody is in our place.
 
-    For an object that is others', but for these fields of it; see release_patch for one that is ours as a whole.
+    For an object that is others', but for these fields of it; see release_patch for one that is owned as a whole.
     """
     desired = {tuple("f:" + name for name in path) for path in paths}
     made: list[dict[str, t.Any]] = []
@@ -117,7 +117,7 @@ def given_up_record(obj: Object, manager: str, paths: t.Iterable[Path]) -> list[
     return made or [{}]  # an empty entry is the API's way to say nobody
 
 
-#: On record, in place of us, for what we gave up: the API's own word for writers of whom nothing is known.
+#: On record, in place of us, for what we gave up: the API's own name for writers of whom nothing is known.
 NOBODY = "before-first-apply"
 
 
@@ -128,10 +128,10 @@ def handed_over(
     operation: str = "Update",
     within: t.Callable[[Path], bool] | None = None,
 ) -> list[dict[str, t.Any]] | None:
-    """``metadata.managedFields`` in which what ours are on record for is the heir's, as by that operation; None where they are for nothing.
+    """``metadata.managedFields`` in which what the owners are on record for is the heir's, as by that operation; None where they are for nothing.
 
-    An object of which nobody is on record would look as if it came from a server that does not track writers, and be ours again.
-    ``is_ours``: whether an entry of the record is. ``within``: whether a field, as its path in a fieldsV1 tree, is given up, where we keep others.
+    An object of which nobody is on record would look as if it came from a server that does not track writers, and be owned again.
+    ``is_owned``: whether an entry of the record is an owner's. ``within``: whether a field, as its path in a fieldsV1 tree, is given up, where we keep others.
     """
     made: list[dict[str, t.Any]] = []
     given: dict[tuple[str, str], list[dict[str, t.Any]]] = {}
@@ -172,7 +172,7 @@ def writers_of(obj: Object, counts: t.Callable[[Object], bool], within: t.Callab
 
 
 def taken_record(obj: Object, manager: str) -> list[dict[str, t.Any]]:
-    """``metadata.managedFields`` in which whatever others are on record for is ours, as by an update of ours.
+    """``metadata.managedFields`` in which whatever others are on record for is the manager's, as by its update.
 
     For objects that are written by patches: a patch which changes no value takes nothing over.
     """
@@ -195,7 +195,7 @@ def taken_record(obj: Object, manager: str) -> list[dict[str, t.Any]]:
 
 
 def taken_paths(obj: Object, manager: str, paths: t.Iterable[Path]) -> list[dict[str, t.Any]] | None:
-    """``metadata.managedFields`` in which the fields at the paths are ours alone, as by an update of ours; None where they are so already.
+    """``metadata.managedFields`` in which the fields at the paths are the manager's alone, as by its update; None where they are so already.
 
     For an object that is others', but for these fields of it.
     """
@@ -223,7 +223,7 @@ def taken_paths(obj: Object, manager: str, paths: t.Iterable[Path]) -> list[dict
 
 
 def surplus(manifest: Object, actual: Object, manager: str, kept: t.Collection[Path] = ()) -> Patch:
-    """The merge patch that takes out of an object what neither the manifest says nor the server filled in; {} for nothing.
+    """The merge patch that takes out of an object what neither the manifest has nor the server filled in; {} for nothing.
 
     Absence is part of what a manifest means. What servers of newer releases fill in, nobody here knows: a field that no table
     names counts only when somebody else is on record for it. A list that has too much is put right as a whole.

@@ -17,7 +17,7 @@ class Due(t.NamedTuple):
 
 
 class WorkQueue:
-    """``add`` keys; ``wait`` says when ``take`` gives some; each taken key ends in ``done`` or ``failed``.
+    """``add`` keys; ``wait`` returns when ``take`` gives some; each taken key ends in ``done`` or ``failed``.
 
     ``window`` seconds of quiet end a collection, ``longest`` seconds after its first key it ends in any case. A key that failed comes again
     after ``first`` seconds, twice as many each time, at most ``last``, and alone, so that it does not take others along; a new event of it

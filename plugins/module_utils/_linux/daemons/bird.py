@@ -16,7 +16,7 @@ from . import command, frr
 CONFIG = frr.RUN + "/bird.conf"
 _SOCKET = "bird.ctl"
 _SESSION = re.compile(r"^\s+(BGP state|Neighbor address):\s+(\S+)", re.MULTILINE | re.ASCII)
-#: The state of the channel of a family, and the families whose networks the other end takes with a next hop of IPv6.
+#: The state of the channel of a family, and the families of networks that the other end takes with a next hop of IPv6.
 _CHANNEL = re.compile(r"^  Channel ipv([46])\n    State: +(\S+)", re.MULTILINE | re.ASCII)
 _PROTOCOL = re.compile(r"^(?=router_\S+ )", re.MULTILINE | re.ASCII)
 _EXTENDED = re.compile(r"^ +(?:IPv6|Extended) next ?hop: .*ipv4", re.MULTILINE | re.ASCII | re.IGNORECASE)
@@ -93,8 +93,8 @@ def sessions() -> dict[str, str]:
     """Router -> the state of its session, in BIRD's words; nothing where the daemon does not answer."""
     found: dict[str, str] = {}
     state = ""
-    for word, value in _SESSION.findall(_birdc("show", "protocols", "all").stdout):
-        if word == "BGP state":
+    for key, value in _SESSION.findall(_birdc("show", "protocols", "all").stdout):
+        if key == "BGP state":
             state = value
         else:
             found[value] = state
@@ -102,11 +102,11 @@ def sessions() -> dict[str, str]:
 
 
 def carries() -> dict[str, list[int]]:
-    """Router -> the families, 4 and 6, of the networks that its session carries, as both ends agreed; nothing of sessions that do not stand."""
+    """Router -> the families, 4 and 6, of the networks that its session carries, as both ends agreed; nothing of sessions that are not established."""
     found: dict[str, list[int]] = {}
     for part in _PROTOCOL.split(_birdc("show", "protocols", "all").stdout):
         pairs = _SESSION.findall(part)
-        address = next((value for word, value in pairs if word == "Neighbor address"), "")
+        address = next((value for key, value in pairs if key == "Neighbor address"), "")
         if not address or ("BGP state", "Established") not in pairs:
             continue
         extended = bool(_EXTENDED.search(part.partition("Neighbor capabilities")[2].partition("Session:")[0]))
@@ -116,6 +116,6 @@ def carries() -> dict[str, list[int]]:
 
 
 def announces() -> list[str]:
-    """The networks that it tells routers of."""
+    """The networks that it announces to routers."""
     rows = [line.split()[:1] for line in _birdc("show", "route").stdout.splitlines() if "unreachable" in line]
     return sorted(row[0] for row in rows if "/" in row[0])

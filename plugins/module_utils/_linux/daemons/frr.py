@@ -25,7 +25,7 @@ UNIT = "multicluster-bgp.service"
 #: What runs alongside it where a router is to be watched by BFD.
 ZEBRA_UNIT, BFD_UNIT = "multicluster-bgp-zebra.service", "multicluster-bgp-bfd.service"
 RUN = "/run/multicluster-bgp"
-#: What runs: written by whatever told the daemon so.
+#: What runs: written by whatever configured the daemon.
 CONFIG = RUN + "/bgpd.conf"
 _SUMMARY = "show bgp summary json"
 _UNICAST, _BOTH_WAYS = ("ipv4Unicast", "ipv6Unicast"), {"advertisedAndReceived": True}
@@ -90,7 +90,7 @@ def zebra_words() -> list[str]:
 
 
 def bfdd_words() -> list[str]:
-    """Of the daemon that speaks BFD."""
+    """The command line of the BFD daemon."""
     return [command.absolute("bfdd"), "--bfdctl", RUN + "/bfdd.sock", *_companion("bfdd")]
 
 
@@ -181,12 +181,12 @@ def check_config(text: str, secrets: t.Iterable[str] = ()) -> None:
 
 
 def _checked(path: str) -> str | None:
-    """What FRR says against a file, None when nothing."""
+    """FRR's errors about a file, None when it has none."""
     bgpd, vtysh = programs()
     done = command.run([vtysh, "--dryrun", "--inputfile", path])
     if done.returncode == 0:
         done = command.run([bgpd, "--dryrun", "--config_file", path])
-        # it says that a line failed, and ends with success
+        # it reports that a line failed, and ends with success
         if (
             done.returncode == 0
             and "%" not in done.stdout + done.stderr
@@ -212,7 +212,7 @@ def tell(lines: t.Sequence[str]) -> None:
 
 
 def ask(question: str) -> t.Any:
-    """The JSON that a command of the running speaker gives; None when it does not run or says nothing."""
+    """The JSON that a command of the running speaker gives; None when it does not run or returns nothing."""
     unused, vtysh = programs()
     done = command.run([vtysh, "--vty_socket", RUN, "-c", question])
     try:
@@ -231,7 +231,7 @@ def sessions() -> dict[str, str]:
 
 
 def carries() -> dict[str, list[int]]:
-    """Router -> the families, 4 and 6, of the networks that its session carries, as both ends agreed; nothing of sessions that do not stand."""
+    """Router -> the families, 4 and 6, of the networks that its session carries, as both ends agreed; nothing of sessions that are not established."""
     found: dict[str, list[int]] = {}
     for address, row in mapping(ask("show bgp neighbors json")).items():
         if mapping(row).get("bgpState") != "Established":
@@ -240,13 +240,13 @@ def carries() -> dict[str, list[int]]:
         families = mapping(said, "multiprotocolExtensions")
         agreed = {int(name[3]) for name, how in families.items() if name in _UNICAST and how == _BOTH_WAYS}
         if ":" in str(address) and said.get("extendedNexthop") not in ("advertisedAndReceived",):
-            agreed.discard(4)  # the router takes no IPv4 network whose next hop is an IPv6 address
+            agreed.discard(4)  # the router takes no IPv4 network that has an IPv6 next hop
         found[str(address)] = sorted(agreed)
     return found
 
 
 def announces() -> list[str]:
-    """The networks that it tells routers of."""
+    """The networks that it announces to routers."""
     found: list[str] = []
     for family in ("ipv4", "ipv6"):
         found += sorted((ask(f"show bgp {family} unicast json") or {}).get("routes") or ())

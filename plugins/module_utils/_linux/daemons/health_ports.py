@@ -34,7 +34,7 @@ def ask(targets: t.Iterable[Target], seconds: float) -> dict[Target, int | None]
 
 
 def ask_any(ports: t.Iterable[int], hosts: t.Sequence[str], seconds: float) -> dict[int, int | None]:
-    """Port -> status. kube-proxy may listen on some addresses of the node only; whoever says that it can deliver is believed."""
+    """Port -> status. kube-proxy may listen on some addresses of the node only; one address that reports 200 is enough."""
     desired = sorted(set(ports))
     said = ask([(host, port) for host in hosts for port in desired], seconds)
     found: dict[int, int | None] = {}

@@ -20,7 +20,7 @@ import zipfile
 #: Name of the package inside the zipapp.
 PACKAGE = "multicluster_network"
 
-#: module_utils, or the package of that name in the archive: this file lies in _linux/host.
+#: module_utils, or the package of that name in the archive: this file is in _linux/host.
 _ROOT = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 #: Imports between our files are relative, also those inside functions; a tenth of the time that parsing the sources takes.

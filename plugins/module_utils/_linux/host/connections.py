@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Connections of TCP that stand on this node, and whose they are."""
+"""Established TCP connections of this node, and who owns them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Holder(t.NamedTuple):
 
 
 def parse_connections(text: str) -> list[Connection]:
-    """The connections that stand, of a file such as ``/proc/net/tcp``; lines that are none are left out."""
+    """The established connections, of a file such as ``/proc/net/tcp``; lines that are none are left out."""
     found = []
     for line in text.splitlines():
         row = _ROW.match(line)

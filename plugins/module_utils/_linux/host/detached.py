@@ -100,7 +100,7 @@ def _live(name: str, lifetime: float, begin: t.Callable[[], Work], writing: int)
             os.close(writing)
             writing = -1
             _serve(listener, work, time.monotonic() + lifetime)
-    except Exception as error:  # whatever it is: the module says why it did not start
+    except Exception as error:  # whatever it is: the module reports why it did not start
         if writing >= 0:
             os.write(writing, json.dumps({"reason": _reason(error)}).encode("ascii")[:4000])
     finally:
@@ -163,7 +163,7 @@ def _may_speak(other: socket.socket) -> bool:
 
 
 def ask(name: str, request: str) -> dict[str, t.Any] | None:
-    """What the process of that name answers; None where there is none. Raises LinuxError when it is not ours, or makes no sense.
+    """What the process of that name answers; None where there is none. Raises LinuxError when it is another user's, or makes no sense.
 
     When the answer is its last, it has ended when this returns.
     """

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a DNS server answers to somebody in a network namespace: names in the order of a resolver, over UDP, the first that has addresses counts.
 
-The server is somebody else's: of what it sends, codes and addresses are read, and nothing that is no answer to the question.
+The server belongs to others: of what it sends, codes and addresses are read, and nothing that is no answer to the question.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Question(t.NamedTuple):
 
 
 class Answer(t.NamedTuple):
-    """outcome: answered, no_name (none of the names exists), no_address (of this version), failed (``detail`` has the code), silent."""
+    """outcome: answered, no_name (none of the names exists), no_address (of this version), failed (``detail`` has the code), "silent" (no reply)."""
 
     outcome: str
     name: str
@@ -49,7 +49,7 @@ class Answer(t.NamedTuple):
 
 
 class Reply(t.NamedTuple):
-    """What one message says."""
+    """The content of one message."""
 
     code: int
     addresses: tuple[str, ...]
@@ -126,7 +126,7 @@ def encode_query(ident: int, name: str, kind: int) -> bytes:
 
 
 def read_reply(data: bytes, ident: int, name: str, kind: int) -> Reply | None:
-    """What a message says of a question; None for one that is no answer to it. What comes behind something broken is not read."""
+    """What a message answers to a question; None for one that is no answer to it. What comes behind something broken is not read."""
     try:
         number, flags, questions, answers, _authority, _more = _HEAD.unpack_from(data)
         if number != ident or not flags & 0x8000 or questions != 1:

@@ -164,7 +164,7 @@ class _Pod:
         self.pending = set()
         for place, row in enumerate(self._rows):
             if row["ok"] and row.get("mtu") and (row["size"] is None or row["size"] < row["full"]):
-                # again each time: a router that says "too big" is heard by the kernel, and a connection would send less from then on
+                # again each time: the kernel keeps the MTU of a router's "too big", and a connection would send less from then on
                 row["full"] = min(row["mtu"], self._largest(row["target"]) or row["mtu"])
                 row["size"] = row["size"] or _HEADERS[self._version] + _SMALL
                 if row["size"] < row["full"]:

@@ -169,7 +169,7 @@ def read_journal(units: t.Sequence[str], lines: int) -> list[str]:
 
 
 def read_versions(programs: t.Mapping[str, t.Sequence[str]]) -> dict[str, str]:
-    """Program -> the first line of what it says of its version; "" where it is missing. programs: name -> arguments."""
+    """Program -> the first line of what it prints as its version; "" where it is missing. programs: name -> arguments."""
     found = {}
     for name, arguments in programs.items():
         path = find_program(name)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs of a host that take links in hand: what keeps them away from ours, where they run (kubespan 19).
+"""Programs of a host that manage links: what keeps them away from owned links, where they run (kubespan 19).
 
 systemd-networkd with ``[Match] Name=*`` configures every link, and removes rules and routes of others at its start; NetworkManager does much the same.
 """

@@ -25,7 +25,7 @@ _STOP_TIMEOUT = 5.0
 def read_link(name: str) -> dict[str, t.Any] | None:
     """A link, or None: ``{"index", "kind", "implementation", "mtu", "txqueuelen", "alias", "up", "addresses"}``.
 
-    As links.Link says, and implementation: ``kernel`` or ``userspace`` when it is a WireGuard device, else None. addresses:
+    As in links.Link, and implementation: ``kernel`` or ``userspace`` when it is a WireGuard device, else None. addresses:
     sorted texts, without the link-local ones that the kernel makes by itself.
     """
     link = links.read_link(name)
@@ -49,7 +49,7 @@ def read_link(name: str) -> dict[str, t.Any] | None:
 
 
 def links_with_alias(alias: str) -> list[str]:
-    """Names of all links whose alias is exactly this, sorted."""
+    """Names of all links with exactly this alias, sorted."""
     return sorted(link.name for link in links.read_links() if link.alias == alias)
 
 
@@ -133,7 +133,7 @@ def _keep_without_address(name: str) -> None:
 
 
 def _inotify_left() -> bool:
-    """Whether this user may watch files once more; wireguard-go ends without a word where it may not."""
+    """Whether this user may watch files once more; wireguard-go ends without a message where it may not."""
     libc = ctypes.CDLL(None, use_errno=True)
     opened = libc.inotify_init1(os.O_CLOEXEC)
     if opened >= 0:

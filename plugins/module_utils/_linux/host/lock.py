@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One writer at a time on a host: files in folders that only their user can enter, taken by flock, so that no other user can hold one.
 
-The kernel frees such a lock with its process, however that ends. The file says who holds it, and goes with the lock when that is
+The kernel frees such a lock with its process, however that ends. The file names the holder, and goes with the lock when that is
 given back; what a killed process left is taken like a new one.
 """
 
@@ -22,7 +22,7 @@ from ..errors import LinuxError, os_reason
 from . import processes
 
 Data = dict[str, t.Any]
-#: What a holder says of itself is never longer.
+#: A holder's record of itself is never longer.
 _MAX_BYTES = 64 * 1024
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -41,7 +41,7 @@ class LockFile:
         self._handle: int | None = None
 
     def take(self, record: t.Mapping[str, t.Any]) -> bool:
-        """True when it is ours now, and says ``record``; False when somebody else has it. Raises LinuxError."""
+        """True when this process has it now, with ``record`` in it; False when another one has it. Raises LinuxError."""
         for _attempt in range(_TRIES):
             folder = open_own_folder(self._folder)
             try:
@@ -70,7 +70,7 @@ class LockFile:
         raise LinuxError("lock", self.path, "it is put there and taken away all the time")
 
     def _open(self, folder: int) -> int | None:
-        """The file, of ours and of nobody else; None when something was in the way that is away now."""
+        """The file, owned by this user and nobody else; None when something was in the way that is away now."""
         try:
             handle = os.open(self._name, _FILE, 0o600, dir_fd=folder)
         except OSError as error:
@@ -98,7 +98,7 @@ class LockFile:
             os.ftruncate(self._handle, len(text))
 
     def record(self) -> Data:
-        """What the last holder said of itself; {} when there is no word of it. It may have ended since."""
+        """The last holder's record of itself; {} when there is none. It may have ended since."""
         return read_record(self._folder, self._name)
 
     def release(self) -> None:
@@ -118,7 +118,7 @@ class LockFile:
 
 
 def read_record(folder: str, name: str) -> Data:
-    """What a lock's file says; {} for everything that is no map."""
+    """The content of a lock's file; {} for everything that is no map."""
     try:
         handle = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -133,7 +133,7 @@ def read_record(folder: str, name: str) -> Data:
 
 
 def open_own_folder(path: str) -> int:
-    """A handle of a folder of mode 0700 that is ours; made when it is missing, its mode put right. Raises LinuxError."""
+    """A handle of a folder of mode 0700 that this user owns; made when it is missing, its mode put right. Raises LinuxError."""
     for _attempt in range(_TRIES):
         try:
             os.makedirs(path, 0o700, exist_ok=True)
@@ -198,7 +198,7 @@ def _is_named(handle: int, name: str, folder: int) -> bool:
 
 
 def _clear(name: str, folder: int) -> None:
-    """Out of the way with what is no lock of ours; the folder is ours alone, so it was put there before that."""
+    """Out of the way with what is no lock; this user alone can write in the folder, so it was put there before that."""
     try:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:

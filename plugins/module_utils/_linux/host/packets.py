@@ -25,7 +25,7 @@ _AT_ONCE = 200
 _AGAIN = 0.7
 _NAME_SERVER = 53
 _HEADER_BYTES = {4: 20, 6: 40}
-#: Where a path says that it takes less, so often that is tried.
+#: Where a path reports that it takes less, so often that is tried.
 _SMALLER = 3
 _LEAST = {4: 68, 6: 1280}
 _IP_RECVERR, _IP_MTU_DISCOVER, _IPV6_RECVERR, _IPV6_MTU_DISCOVER, _IPV6_CHECKSUM, _PROBE = 11, 10, 25, 23, 7, 3
@@ -36,7 +36,7 @@ _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM
 
 
 class Job(t.NamedTuple):
-    """``flow`` is handed back. netns: path of the namespace, None for that of the host. number: source port, or identifier of ICMP."""
+    """``flow`` is returned as given. netns: path of the namespace, None for that of the host. number: source port, or identifier of ICMP."""
 
     flow: str
     netns: str | None
@@ -49,9 +49,9 @@ class Job(t.NamedTuple):
 
 
 class Outcome(t.NamedTuple):
-    """outcome: answered, refused, unreachable (this host has no way), icmp_error, silent, failed (nothing was sent). size 0 is a small packet.
+    """outcome: answered, refused, unreachable (this host has no way), icmp_error, "silent" (no answer), failed (nothing was sent). size 0 is a small packet.
 
-    error: word of an ICMP error, with who sent it and the MTU that it tells.
+    error: name of an ICMP error, with who sent it and the MTU that it reports.
     """
 
     flow: str
@@ -80,11 +80,11 @@ _SOMEBODY_ELSES = _Failure(0, False, None, None, 0)
 def send(jobs: t.Sequence[Job], wait: float, sizes: t.Sequence[int] = ()) -> list[Outcome]:
     """A small packet for each job, then for each one that was not turned down those sizes. wait: seconds for an answer, each time."""
     found = _send_all([(job, 0) for job in jobs], wait)
-    silent_is_fine = {job.flow for job in jobs if job.protocol == "udp"}
+    no_answer_is_fine = {job.flow for job in jobs if job.protocol == "udp"}
     open_ways = {
         row.flow
         for row in found
-        if row.outcome == "answered" or (row.outcome == "silent" and row.flow in silent_is_fine)
+        if row.outcome == "answered" or (row.outcome == "silent" and row.flow in no_answer_is_fine)
     }
     for size in sizes:
         todo = [(job, size) for job in jobs if job.flow in open_ways]
@@ -111,7 +111,7 @@ def _send_all(todo: t.Sequence[tuple[Job, int]], wait: float) -> list[Outcome]:
 
 
 def _make_sockets(probes: t.Sequence[_Probe]) -> None:
-    """One visit to each namespace."""
+    """Enter each namespace once."""
     for netns in sorted({probe.job.netns or "" for probe in probes}):
         there = [probe for probe in probes if (probe.job.netns or "") == netns]
 
@@ -316,14 +316,14 @@ class _Probe:
                 return _Failure(number, True, None, None, info)
             if self.job.protocol == "icmp" and not self._is_owned(data):
                 return _SOMEBODY_ELSES
-            word = error_word(self.job.version, icmp, code) or f"icmp_{icmp}_{code}"
+            name = error_word(self.job.version, icmp, code) or f"icmp_{icmp}_{code}"
             return _Failure(
-                number, False, word, _offender(raw[_EXTENDED_ERROR.size :]), info if word == "too_big" else 0
+                number, False, name, _offender(raw[_EXTENDED_ERROR.size :]), info if name == "too_big" else 0
             )
         return None
 
     def _is_owned(self, quoted: bytes) -> bool:
-        """A raw socket hears of every echo to its target."""
+        """A raw socket gets the errors of every echo to its target."""
         return len(quoted) < 6 or struct.unpack_from(">H", quoted, 4)[0] == self.job.number
 
     def _judge(self, failure: _Failure) -> None:
@@ -336,7 +336,7 @@ class _Probe:
             elif failure.number == errno.ECONNREFUSED:
                 self._refused()
             elif failure.number == errno.ETIMEDOUT:
-                return  # the time is up for the kernel; ours says so
+                return  # the kernel's time limit is over; the probe's own decides
             else:
                 self._refused_here(failure.number)
             return

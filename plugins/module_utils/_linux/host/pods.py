@@ -19,7 +19,7 @@ from ..netlink.links import read_links
 
 #: More namespaces than this are not looked into; a node runs 110 pods by default and rarely more than 500.
 MAX_NAMESPACES = 1000
-#: So many addresses are told; one would be enough.
+#: So many addresses are returned; one would be enough.
 _MOST = 20
 
 
@@ -28,9 +28,9 @@ def find_pods(
 ) -> dict[str, list[t.Any]]:
     """{"pods": up to ``limit`` as {netns: path, addresses: [text]}, sorted by address, "strays", "others": [address]}.
 
-    Where no pod namespace is found, an address of the node itself inside its pod ranges (a bridge's) stands in with
+    Where no pod namespace is found, an address of the node itself inside its pod ranges (a bridge's) replaces it, with
     netns None. ``strays`` are addresses inside ``cluster_cidrs`` that are not in the node's own ranges, ``others`` those
-    outside both, of namespaces that have none inside: what was met on the way to the pods. ``first``: addresses whose pods
+    outside both, of namespaces that have none inside: what was met on the way to the pods. ``first``: addresses of pods that
     come before all others as long as they are there; they are looked for to the end.
     """
     ranges, cluster = [parse_network(text) for text in pod_cidrs], [parse_network(text) for text in cluster_cidrs]

@@ -32,7 +32,7 @@ def birth(pid: int) -> str:
 
 
 def lives(pid: t.Any, born: t.Any) -> bool:
-    """Whether that very process still runs. Takes what a file says of it, whatever that is."""
+    """Whether that very process still runs. Takes what a file has of it, whatever that is."""
     return isinstance(pid, int) and pid > 0 and isinstance(born, str) and bool(born) and birth(pid) == born
 
 
@@ -61,7 +61,7 @@ def outlive(pid: int, born: str, stop: threading.Event, pause: float = 0.25) -> 
     """Return, with ``stop`` set, when the process has ended or somebody else set ``stop``."""
     handle = open_process(pid)
     try:
-        # the handle first: what lives now is what it stands for, and its number cannot come to another one unseen
+        # the handle first: it refers to what lives now, and its number cannot come to another one unseen
         if lives(pid, born):
             if handle is None:
                 while lives(pid, born) and not stop.wait(pause):
@@ -115,7 +115,7 @@ def command(pid: int) -> str:
             words = source.read(4096).split(b"\0")
     except OSError:
         return ""
-    return " ".join(os.path.basename(word.decode("utf-8", "replace")) for word in words[:2] if word)[:80]
+    return " ".join(os.path.basename(part.decode("utf-8", "replace")) for part in words[:2] if part)[:80]
 
 
 def descends(pid: t.Any, ancestor: int) -> bool:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether somebody on this host sends the packets of Services to their endpoints: kube-proxy, or who stands in for it."""
+"""Whether somebody on this host sends the packets of Services to their endpoints: kube-proxy, or a replacement of it."""
 
 from __future__ import annotations
 

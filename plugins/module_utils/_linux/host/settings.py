@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Settings of the kernel (sysctl): what they are, which files of the host set them; and what others add to a unit of ours."""
+"""Settings of the kernel (sysctl): what they are, which files of the host set them; and what others add to an owned unit."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def set_by(*parts: str) -> list[str]:
 
 
 def _path(key: str) -> str:
-    """net.ipv4.ip_forward and net/ipv4/ip_forward are one: what comes first says which sign parts, and the other one is of the name."""
+    """net.ipv4.ip_forward and net/ipv4/ip_forward are one: the sign that comes first is the separator, and the other one is of the name."""
     first = min((key.find(sign), sign) for sign in "./" if sign in key)[1] if any(sign in key for sign in "./") else "/"
     return key if first == "/" else key.translate(str.maketrans("./", "/."))
 

@@ -44,7 +44,7 @@ def restore_device(name: str, was: t.Mapping[str, t.Any] | None) -> None:
         return
     old = was["link"]
     if not old["implementation"]:
-        return  # it was none of ours and was not touched
+        return  # it was no WireGuard device and was not touched
     if link is not None and link["implementation"] is None:
         delete_link(name)
         link = None
@@ -93,7 +93,7 @@ def _restore_wireguard(name: str, implementation: str, was: t.Mapping[str, t.Any
 def take_routes(
     routes: t.Iterable[t.Mapping[str, t.Any]], devices: t.Container[str], protocol: int, others: t.Container[t.Any]
 ) -> list[Data]:
-    """Of a table's routes ours (over these devices, of this protocol), and those in the place of which ours will stand.
+    """Of a table's routes the owned ones (over these devices, of this protocol), and those that owned ones will replace.
 
     others: (dst, metric) of routes that will be replaced.
     """
@@ -105,7 +105,7 @@ def take_routes(
 
 
 def clear_routes(table: int, devices: t.Container[str], protocol: int, was: t.Sequence[t.Mapping[str, t.Any]]) -> None:
-    """First half of putting routes back: remove ours that were not there, which frees paths that they took."""
+    """First half of putting routes back: remove owned routes that were not there, which frees paths that they took."""
     before = {_key(route) for route in was}
     live = read_routes(table)
     extra = [r for r in live if r["protocol"] == protocol and r["dev"] in devices and _key(r) not in before]
@@ -113,7 +113,7 @@ def clear_routes(table: int, devices: t.Container[str], protocol: int, was: t.Se
 
 
 def restore_routes(table: int, was: t.Sequence[t.Mapping[str, t.Any]]) -> None:
-    """Second half, when the devices stand: bring back what is missing or differs."""
+    """Second half, when the devices exist: bring back what is missing or differs."""
     live = {_key(route): route for route in read_routes(table)}
     there = link_names()
     missing = [route for route in was if live.get(_key(route)) != route and (not route["dev"] or route["dev"] in there)]

@@ -32,7 +32,7 @@ _XT_NAME, _XT_REVISION, _XT_INFO = 1, 2, 3
 
 
 def read_tables() -> list[Data]:
-    """``[{family, name, owner}]`` of all tables of nftables; the owner of one that was taken over stands in its chains."""
+    """``[{family, name, owner}]`` of all tables of nftables; the owner of one that was taken over is in its chains."""
     found = []
     for table in list_tables():
         owner = table["owner"]
@@ -101,7 +101,7 @@ def marks_of(expressions: t.Iterable[tuple[str, t.Mapping[str, t.Any]]]) -> list
 
 
 def _xtables(data: bytes) -> t.Iterator[tuple[int, int]]:
-    """Of an extension of iptables: what it says about marks."""
+    """The marks and masks of an extension of iptables."""
     parts = dict(attributes(data))
     name, info = codec.read_text(parts.get(_XT_NAME, b"")), parts.get(_XT_INFO, b"")
     if lower(name) == "mark" and len(info) >= _XT_MARK.size:

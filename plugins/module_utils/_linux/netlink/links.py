@@ -63,7 +63,7 @@ class Address(t.NamedTuple):
 
 
 class Link(t.NamedTuple):
-    """A link. ``kind`` is the kernel's word (``wireguard``, ``tun``, ``veth``; "" for hardware), ``hardware`` its number of the type of
+    """A link. ``kind`` is the kernel's name of it (``wireguard``, ``tun``, ``veth``; "" for hardware), ``hardware`` its number of the type of
     hardware, ``mac`` the hardware address with colons. ``addresses`` are there when they were asked for. ``master`` is the index of the bridge or VRF
     that it belongs to, 0 for none.
     """
@@ -141,7 +141,7 @@ def _read(netns: str | None, index: int) -> list[Link]:
     return [link._replace(addresses=tuple(addresses.get(link.ifindex, ()))) for link in links]
 
 
-#: Of the counters that every link has, in the kernel's order; those with a name are told.
+#: Of the counters that every link has, in the kernel's order; those with a name are returned.
 _COUNTERS = ("rx_packets", "tx_packets", None, None, "rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
 
 

@@ -44,7 +44,7 @@ Made = t.TypeVar("Made")
 
 
 class NetlinkRefused(Exception):
-    """The kernel's answer was an error number; its text says what it means and, where that mends it, that root is needed."""
+    """The kernel's answer was an error number; its text has what it means and, where that fixes it, that root is needed."""
 
     def __init__(self, number: int) -> None:
         self.errno = number
@@ -106,7 +106,7 @@ def unpack_address(family: int, value: bytes) -> str:
 
 
 class NetlinkSocket:
-    """One plain netlink socket of a protocol. ``name`` stands in messages; ``requests`` counts what was sent.
+    """One plain netlink socket of a protocol. ``name`` is for messages; ``requests`` counts what was sent.
 
     strict: a dump is answered with what its header asks for, where the kernel can (4.20); older ones send everything.
     netns: path of the network namespace that it shall belong to, if not this one.
@@ -148,7 +148,7 @@ class NetlinkSocket:
         return self.exchange(kind, NLM_F_REQUEST | NLM_F_ACK | flags, body)
 
     def dump_messages(self, kind: int, body: bytes) -> list[bytes]:
-        """All answers to a dump request, without netlink's header. Repeated when the kernel says it was interrupted."""
+        """All answers to a dump request, without netlink's header. Repeated when the kernel reports that it was interrupted."""
         for _attempt in range(_DUMP_TRIES):
             self.requests += 1
             try:
@@ -298,7 +298,7 @@ class GenericSocket(NetlinkSocket):
         raise NetlinkRefused(errno.ENOENT)
 
     def dump(self, command: int, payload: bytes, version: int = 1) -> list[bytes]:
-        """All answers to a dump request, without their headers. Repeated when the kernel says it was interrupted."""
+        """All answers to a dump request, without their headers. Repeated when the kernel reports that it was interrupted."""
         return [answer[4:] for answer in self.dump_messages(self._id, _generic(command, version) + payload)]
 
     def send(self, command: int, payload: bytes, version: int = 1) -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Being told by the kernel that links, addresses, routes, rules or nftables changed; what changed is for a read to say."""
+"""Notices of the kernel that links, addresses, routes, rules or nftables changed; what changed is for a read to find."""
 
 from __future__ import annotations
 

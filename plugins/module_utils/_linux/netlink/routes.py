@@ -229,12 +229,12 @@ def decode_route(body: bytes, names: t.Mapping[int, str]) -> dict[str, t.Any] | 
     if tos:
         return None
     version = 6 if family == socket.AF_INET6 else 4
-    word = _TYPE_NAMES.get(kind, str(kind))
+    type_name = _TYPE_NAMES.get(kind, str(kind))
     route: dict[str, t.Any] = {
         "version": version,
         "table": table,
         "dst": f"{'0.0.0.0' if version == 4 else '::'}/{length}",
-        "type": word,
+        "type": type_name,
         "dev": None,
         "via": None,
         "src": None,
@@ -249,7 +249,7 @@ def decode_route(body: bytes, names: t.Mapping[int, str]) -> dict[str, t.Any] | 
             route["table"] = _U32.unpack(value)[0]
         elif number == RTA_DST:
             route["dst"] = f"{unpack_address(family, value)}/{length}"
-        elif number == RTA_OIF and (word == "unicast" or version == 4):
+        elif number == RTA_OIF and (type_name == "unicast" or version == 4):
             # IPv6 shows "lo" for an unreachable route
             index = _U32.unpack(value)[0]
             route["dev"] = names.get(index, f"index {index}")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Policy routing rules: read by one dump a family, written step by step in the order that is given.
 
-A rule is ``{"version": 4|6, "priority": int, "action": word, "table": int|None, "protocol": int|None (not set), "fwmark",
+A rule is ``{"version": 4|6, "priority": int, "action": name, "table": int|None, "protocol": int|None (not set), "fwmark",
 "fwmask", "src", "dst", "iif", "oif", "tos", "invert", "suppress_prefixlength", "suppress_ifgroup", "ipproto", "sport",
 "dport", "uidrange", "goto", "l3mdev", "other"}``; what a rule has not is None, or False. ``other``: numbers of attributes
 that are not understood, so that a rule with one never equals a rule without.
@@ -71,7 +71,7 @@ def read_rules(version: int) -> list[Rule]:
 
 
 def new_rule(version: int) -> Rule:
-    """A rule that says nothing."""
+    """A rule without any selector or action."""
     rule: Rule = dict.fromkeys(
         [
             "priority",
@@ -172,7 +172,7 @@ def apply_rules(steps: t.Sequence[t.Mapping[str, t.Any]]) -> int:
     """Steps ``{"op": "add" or "delete", "rule"}`` one by one, in this order; returns how many the kernel took.
 
     What is there already, or gone already, is as it should be. The first step that the kernel refuses ends it with a
-    LinuxError: those after it may have relied on it (a rule is added before the one that it stands in for goes).
+    LinuxError: those after it may have relied on it (a rule is added before the one that it replaces goes).
     """
     if not steps:
         return 0

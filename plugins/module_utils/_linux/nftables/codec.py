@@ -52,7 +52,7 @@ SET_FLAGS_BITS = {
 }
 #: What nft remembers about a set alongside the kernel: its keys are big-endian. Without it some releases print nonsense.
 _SET_USERDATA = struct.pack("=BBI", 0, 4, 2)
-#: Type of the entry in a table's or chain's user data that says whose it is. nft knows 0 to 3 and skips the rest.
+#: Type of the entry in a table's or chain's user data that names the owner. nft knows 0 to 3 and skips the rest.
 _OWNER_ENTRY = 0x6D
 #: Intervals of one message: an attribute holds 65,535 bytes, an IPv4 interval takes 40 of them and an IPv6 one 64.
 _CHUNK = {4: 1600, 16: 1000, 2: 1600}
@@ -64,7 +64,7 @@ def text(value: str) -> bytes:
 
 
 def read_text(raw: bytes) -> str:
-    """The inverse; a name is what stands before the first zero."""
+    """The inverse; a name is what comes before the first zero."""
     return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
@@ -84,7 +84,7 @@ def nest(kind: int, payload: bytes) -> bytes:
     return attribute(kind | NLA_F_NESTED, payload)
 
 
-# --- whose it is ---------------------------------------------------------------------------------------------------
+# --- the owner -----------------------------------------------------------------------------------------------------
 
 
 def owner_userdata(owner: str) -> bytes:
@@ -206,7 +206,7 @@ def decode_set(body: bytes) -> tuple[str, Data]:
 
 
 def _header(length: int, nested: bool) -> bytes:
-    """What stands before a key of that many bytes in an element of one key and nothing else."""
+    """What comes before a key of that many bytes in an element of one key and nothing else."""
     flag = NLA_F_NESTED if nested else 0
     padded = length + (-length % 4)
     return struct.pack(
@@ -277,7 +277,7 @@ def decode_elements(bodies: t.Iterable[bytes], length: int, interval: bool) -> l
 
 
 def _collect(data: bytes, length: int, marks: list[int]) -> None:
-    """The marks of one list of elements. The two plain forms are most of it and are told by their headers alone."""
+    """The marks of one list of elements. The two plain forms are most of it and are known by their headers alone."""
     start, end = _header(length, False), _end_header(length, False)
     padded = length + (-length % 4)
     position, size = 0, len(data)

@@ -16,7 +16,7 @@ ECHO_REPLY = {4: 0, 6: 129}
 PROTOCOL_NAMES = {TCP: "tcp", UDP: "udp", 1: "icmp", 58: "icmp"}
 _FLAGS = ((0x02, "syn"), (0x10, "ack"), (0x04, "rst"), (0x01, "fin"), (0x08, "psh"))
 _DONT_FRAGMENT, _OFFSET = 0x4000, 0x1FFF
-#: (version, type, code) -> word; without a code the whole type.
+#: (version, type, code) -> name; without a code the whole type.
 _ERRORS: t.Mapping[tuple[int, int, int | None], str] = {
     (4, 3, 0): "net_unreachable",
     (4, 3, 1): "host_unreachable",
@@ -44,7 +44,7 @@ _ERRORS: t.Mapping[tuple[int, int, int | None], str] = {
 
 
 class Headers(t.NamedTuple):
-    """``protocol`` is the number; ``number`` the identifier of an ICMP echo; ``error`` a word for an ICMP error, with ``mtu`` where it says one."""
+    """``protocol`` is the number; ``number`` the identifier of an ICMP echo; ``error`` the name of an ICMP error, with ``mtu`` where it has one."""
 
     version: int
     src: str
@@ -84,19 +84,19 @@ def read_headers(network: bytes, transport: bytes) -> Headers | None:
 def _transport(found: Headers, data: bytes) -> Headers:
     if found.protocol in (TCP, UDP) and len(data) >= 4:
         sport, dport = struct.unpack_from(">HH", data)
-        flags = tuple(word for bit, word in _FLAGS if found.protocol == TCP and len(data) > 13 and data[13] & bit)
+        flags = tuple(name for bit, name in _FLAGS if found.protocol == TCP and len(data) > 13 and data[13] & bit)
         return found._replace(sport=sport, dport=dport, flags=flags)
     if found.protocol == ICMP[found.version] and len(data) >= 8:
         kind, code, _sum, number, low = struct.unpack_from(">BBHHH", data)
         found = found._replace(icmp=(kind, code))
         if kind in (ECHO[found.version], ECHO_REPLY[found.version]):
             return found._replace(number=number)
-        word = error_word(found.version, kind, code)
-        mtu = (low if found.version == 4 else number << 16 | low) if word == "too_big" else None
-        return found._replace(error=word, mtu=mtu)
+        name = error_word(found.version, kind, code)
+        mtu = (low if found.version == 4 else number << 16 | low) if name == "too_big" else None
+        return found._replace(error=name, mtu=mtu)
     return found
 
 
 def error_word(version: int, kind: int, code: int) -> str | None:
-    """What an ICMP error means, one word; None for a message that is no error."""
+    """The name of an ICMP error; None for a message that is no error."""
     return _ERRORS.get((version, kind, code)) or _ERRORS.get((version, kind, None))

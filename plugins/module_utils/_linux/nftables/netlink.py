@@ -96,7 +96,7 @@ class NetfilterSocket(NetlinkSocket):
         """
         first = self._sequence + 1
         genid = attribute(GENERATION_ID, u32(generation)) if generation is not None else b""
-        # The subsystem's number stands in network order in the third field of the begin and end messages.
+        # The subsystem's number is in network order in the third field of the begin and end messages.
         parts = [self._pack(_BATCH_BEGIN, 0, struct.pack("=BB", 0, 0) + struct.pack(">H", _SUBSYSTEM) + genid)]
         for index, message in enumerate(messages):
             # Only the last is acknowledged; errors come for every message that has one.

@@ -58,7 +58,7 @@ _META_MARK, _META_OIFNAME, _META_NFPROTO, _META_L4PROTO = 3, 7, 15, 16
 _EQUAL, _GREATER = 0, 4
 _NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
 _MSS = {"type": 2, "offset": 2, "len": 2, "op": 1}
-#: Where the destination stands in a header: (offset, bytes).
+#: Where the destination is in a header: (offset, bytes).
 _DESTINATION = {4: (16, 4), 6: (24, 16)}
 _PROTOCOL_FAMILY = {4: b"\x02", 6: b"\x0a"}
 _TCP = b"\x06"

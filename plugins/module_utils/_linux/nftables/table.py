@@ -5,7 +5,7 @@
 A table as read::
 
     {"family", "name", "handle", "flags", "owner": text|None, "generation": int,
-     "sets": [{"name", "type", "length", "flags": [word], "elements": [(first, last)]|None}],
+     "sets": [{"name", "type", "length", "flags": [name], "elements": [(first, last)]|None}],
      "chains": [{"name", "type", "hook", "priority", "policy", "device", "owner", "rules": [[statement]]}]}
 
 Statements are kubespan_nft's; see nft_rules for what is none. Steps, in the order in which they are sent:
@@ -79,7 +79,7 @@ def list_base_chains() -> list[Data]:
 def read_table(family: str, name: str, elements: t.Container[str] | None = None) -> Data | None:
     """A table as above, or None. Everything in it is of one generation. Raises LinuxError.
 
-    elements: names of the sets whose elements are read, None for all; the others have None for them.
+    elements: names of the sets of which the elements are read, None for all; the others have None for them.
     """
     try:
         with _open("read") as netlink:
@@ -123,7 +123,7 @@ def _read(netlink: NetfilterSocket, family: str, name: str, elements: t.Containe
 
 
 def _plain(item: t.Mapping[str, t.Any]) -> bool:
-    """Sets of single keys of a known type; maps, concatenations and anonymous sets of rules are not ours."""
+    """Sets of single keys of a known type; maps, concatenations and anonymous sets of rules are left out."""
     return item["type"] in codec.SET_TYPES and not {"map", "object", "concatenation"} & set(item["flags"])
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Having the kernel tell which rules a packet meets: the table that asks for it, and what it tells (nftrace).
+"""Having the kernel report which rules a packet meets: the table that asks for it, and the reports (nftrace).
 
 The table has the kernel's owner flag: it ends with the socket that made it. Whatever becomes of the process that holds the
 socket, nothing of the table stays, and neither another trace nor a flush of the ruleset takes it away before.
@@ -20,7 +20,7 @@ from .headers import ECHO, ECHO_REPLY, ICMP, TCP, UDP
 from .netlink import NETLINK_NETFILTER, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, BatchRefused, Message, NetfilterSocket
 from .rules import RULE_CHAIN, RULE_EXPRESSIONS, RULE_HANDLE, RULE_TABLE
 
-#: Every table of a trace is called this and its id; what the kernel tells about them is no news to another trace.
+#: Every table of a trace is called this and its id; what the kernel reports about them is no news to another trace.
 PREFIX = "multicluster_trace_"
 FAMILY = "inet"
 #: NFT_TABLE_F_OWNER, of Linux 5.12.
@@ -50,9 +50,9 @@ ERRORS, NUMBERS = "errors", "numbers"
 _NETWORK_BASE, _TRANSPORT_BASE = 1, 2
 _META_NFPROTO, _META_L4PROTO, _META_NFTRACE = 15, 16, 12
 _IP = {4: b"\x02", 6: b"\x0a"}
-#: How many bytes behind an ICMP error's own header the quoted packet's ports stand, and where the quoted protocol does.
+#: How many bytes behind an ICMP error's own header the quoted packet's ports are, and where the quoted protocol is.
 _QUOTED = {4: (8 + 20, 8 + 9), 6: (8 + 40, 8 + 6)}
-#: Packets a second that one rule has reported: another connection that happens to use our number must not drown us.
+#: Packets a second that one rule has reported: another connection that happens to use the same number must not drown the trace.
 _RATE, _BURST = 2000, 4000
 
 
@@ -65,7 +65,7 @@ class Mark(t.NamedTuple):
 
 
 class Event(t.NamedTuple):
-    """One word of the kernel's about one packet. ``packet`` is the same for all events of it; the headers come with the first of each hook.
+    """One report of the kernel about one packet. ``packet`` is the same for all events of it; the headers come with the first of each hook.
 
     kind: ``rule``, ``return`` (the end of a chain), ``policy`` (of a base chain). target: the chain of a jump or goto.
     iif and oif are indexes, 0 for none.
@@ -86,7 +86,7 @@ class Event(t.NamedTuple):
     transport: bytes
 
 
-# --- what the kernel tells -----------------------------------------------------------------------------------------
+# --- what the kernel reports ---------------------------------------------------------------------------------------
 
 
 @from_kernel("a trace of nftables")
@@ -129,12 +129,12 @@ def _verdict(raw: bytes) -> tuple[str, str | None]:
     parts = dict(attributes(raw))
     code = struct.unpack(">i", parts[codec.VERDICT_CODE])[0]
     chain = codec.read_text(parts[codec.VERDICT_CHAIN]) if codec.VERDICT_CHAIN in parts else None
-    # the upper half of drop and queue says why, and to whom
+    # the upper half of drop and queue is the reason, or the number of the queue
     return _CONTROL.get(code) or _VERDICTS.get(code & 0xFF, "other"), chain
 
 
 class TraceSocket(NetlinkSocket):
-    """Hears every traced packet of this network namespace. ``lost``: how often the kernel had more than we could take; ``unreadable`` likewise."""
+    """Receives every traced packet of this network namespace. ``lost``: how often the kernel had more than the socket could take; ``unreadable`` likewise."""
 
     def __init__(self) -> None:
         super().__init__(NETLINK_NETFILTER, "nftables")
@@ -185,7 +185,7 @@ class TraceSocket(NetlinkSocket):
 class TraceTable:
     """The table of one trace, there as long as this is open. Raises LinuxError.
 
-    ``quotes``: handle of a rule -> (index of the mark, whether the quoted packet was ours and not an answer to it).
+    ``quotes``: handle of a rule -> (index of the mark, whether the quoted packet was the traced one and not an answer to it).
     """
 
     def __init__(self, name: str, marks: t.Sequence[Mark]) -> None:
@@ -283,7 +283,7 @@ def _is_protocol(number: int) -> list[bytes]:
 
 
 def _reported() -> list[bytes]:
-    """From here on the kernel tells of the packet."""
+    """From here on the kernel reports the packet."""
     limit = _expression(
         "limit",
         (1, struct.pack(">Q", _RATE)),
@@ -318,7 +318,7 @@ def _marking_rules(marks: t.Sequence[Mark]) -> list[list[bytes]]:
 
 
 def _quoting_rules(marks: t.Sequence[Mark]) -> tuple[list[list[bytes]], list[tuple[int, bool]]]:
-    """A rule a mark and direction, since events do not show what an ICMP error quotes: the rule that met it says whose packet it was."""
+    """A rule a mark and direction, since events do not show what an ICMP error quotes: the rule that met it shows which packet it was."""
     rules, of = [], []
     for index, mark in enumerate(marks):
         ports, protocol = _QUOTED[mark.version]

@@ -85,7 +85,7 @@ def decode_dump(lines: t.Iterable[str]) -> Dump:
 
 
 def decode_secrets(lines: t.Iterable[str]) -> dict[str, t.Any]:
-    """Private and preshared keys of a get operation, as wireguard.open_device says."""
+    """Private and preshared keys of a get operation, as described at wireguard.open_device."""
     found: dict[str, t.Any] = {"private_key": None, "preshared": {}}
     peer = ""
     for line in lines:
@@ -102,7 +102,7 @@ def decode_secrets(lines: t.Iterable[str]) -> dict[str, t.Any]:
 
 
 class UserspaceDevice:
-    """One device of wireguard-go. Methods as wireguard.open_device says; each operation has its own connection."""
+    """One device of wireguard-go. Methods as described at wireguard.open_device; each operation has its own connection."""
 
     kind = "userspace"
 
@@ -155,8 +155,8 @@ class UserspaceDevice:
         except OSError as error:
             raise LinuxError(operation, self.name, "wireguard-go: " + os_reason(error)) from None
         answer = data.decode("ascii", "replace").strip("\n").split("\n")
-        word, _equals, number = answer.pop().partition("=")
-        if word != "errno" or not is_digits(number[1:] if number.startswith("-") else number):
+        key, _equals, number = answer.pop().partition("=")
+        if key != "errno" or not is_digits(number[1:] if number.startswith("-") else number):
             raise LinuxError(operation, self.name, "wireguard-go's answer has no end")
         if int(number):
             if abs(int(number)) == errno.EADDRINUSE:

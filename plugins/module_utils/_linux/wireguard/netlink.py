@@ -131,7 +131,7 @@ def _split(parts: list[bytes], limit: int, count: int = 1 << 30) -> list[list[by
 
 @from_kernel("WireGuard")
 def decode_dump(answers: t.Iterable[bytes]) -> Dump:
-    """A device from all messages of its dump: a peer whose allowed IPs span several is one peer again.
+    """A device from all messages of its dump: a peer with allowed IPs in several is one peer again.
 
     The private key in the answer is not looked at: the kernel sends the public key alongside it.
     """
@@ -155,7 +155,7 @@ def decode_dump(answers: t.Iterable[bytes]) -> Dump:
 
 @from_kernel("WireGuard")
 def decode_secrets(answers: t.Iterable[bytes]) -> dict[str, t.Any]:
-    """Private and preshared keys of a dump, as wireguard.open_device says."""
+    """Private and preshared keys of a dump, as described at wireguard.open_device."""
     found: dict[str, t.Any] = {"private_key": None, "preshared": {}}
     for answer in answers:
         for kind, value in attributes(answer):
@@ -205,7 +205,7 @@ def _decode_allowed_ip(entry: bytes) -> str:
 
 
 class KernelDevice:
-    """One device of the kernel's WireGuard. Methods as wireguard.open_device says."""
+    """One device of the kernel's WireGuard. Methods as described at wireguard.open_device."""
 
     kind = "kernel"
 
