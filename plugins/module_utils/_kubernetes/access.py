@@ -350,7 +350,7 @@ class _Parser:
 
     @staticmethod
     def located(plugin: t.Mapping[str, t.Any], base: str | None) -> t.Mapping[str, t.Any]:
-        """A plugin with a program of a relative path is found from the kubeconfig's folder, as by kubectl; a bare name on PATH."""
+        """A plugin that names its program by a relative path is found from the kubeconfig's folder, as by kubectl; a bare name on PATH."""
         command = plugin.get("command")
         if base is None or not isinstance(command, str) or "/" not in command:
             return plugin

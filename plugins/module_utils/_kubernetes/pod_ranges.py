@@ -15,7 +15,7 @@ CALICO = ("crd.projectcalico.org/v1", "projectcalico.org/v3")
 CILIUM = ("cilium.io/v2",)
 PODS = "/api/v1/pods"
 CONFIG_MAPS = "/api/v1/configmaps"
-#: Of so many pods a cluster shows where its pods are; the objects of its CNI have it of all.
+#: From so many pods it is found where a cluster's pods are; the objects of its CNI have it for all.
 MOST_PODS = 500
 #: Finished pods hold no address, waiting ones have none yet.
 RUNNING = "status.phase=Running"

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lists that a watch keeps: a client for a process that stays: complete lists cost one request once.
+"""Lists that a watch keeps: a client for a long-lived process, in which complete lists cost one request once.
 
 The first list of a path is read from the server and followed from then on; the next ones come from memory, and equal what a LIST would
 give as of the last row of the watch. While the watch is interrupted a list fails as it would if the server did not answer, so nothing is

@@ -55,7 +55,7 @@ def _give_up(client: Client, todo: Write, manager: str) -> None:
 
 
 def made_here(request: t.Mapping[str, t.Any], check: bool) -> list[dict[str, t.Any]]:
-    """Manifests of ``access``, ``node_pods`` and ``kubeconfig_secrets``, whose files are read. Raises ValueRefused for what cannot be made."""
+    """Manifests of ``access``, ``node_pods`` and ``kubeconfig_secrets``, with their files read. Raises ValueRefused for what cannot be made."""
     access, secrets, pods = request.get("access"), request.get("kubeconfig_secrets") or {}, request.get("node_pods")
     made = access_manifests(**access) if access else []
     if pods:
@@ -201,7 +201,7 @@ def plan(
 
 
 def conflicts_fail(clusters: Clusters, whole: Plan) -> None:
-    """A field of ours that somebody else changed is a failure of its cluster: what stands there is not what is desired."""
+    """An owned field that somebody else changed is a failure of its cluster: what is there is not what is desired."""
     _fail(clusters, whole, CONFLICT)
 
 

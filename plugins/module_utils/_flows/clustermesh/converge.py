@@ -91,7 +91,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
 
 
 def _check_targets(settings: Settings, known: t.Sequence[str]) -> None:
-    """Raises ValueRefused for a target that is no cluster of ours: a slip of the pen would leave the one that was meant without Peers."""
+    """Raises ValueRefused for a target that is no known cluster: a slip of the pen would leave the one that was meant without Peers."""
     unknown = sorted(set(settings.targets) - set(known))
     if unknown:
         text = "targets (clustermesh_targets) names {0}; the clusters are {1}"
@@ -135,7 +135,7 @@ def _joined(first: MeshPlan, second: MeshPlan) -> MeshPlan:
 def plan_node_annotations(
     plan: MeshPlan, gathered: Gathered, settings: Settings
 ) -> tuple[Plan, dict[str, list[Patch]]]:
-    """Annotations of Nodes that were asked for, and those of ours that are not desired any more."""
+    """Annotations of Nodes that were asked for, and owned ones that are not desired any more."""
     whole = Plan()
     patches: dict[str, list[Patch]] = {}
     for name, objects in sorted(gathered.objects.items()):
@@ -245,7 +245,7 @@ def _write(client: Client, write: Write, manager: str) -> t.Any:
     if write.uid:
         body["metadata"]["uid"] = write.uid
     answer = client.apply(path, body, manager, force=write.force)
-    # applying takes nothing away that somebody else set, nor anybody from the record whose value is equal
+    # applying takes nothing away that somebody else set, nor anybody with an equal value from the record
     return take_alone(client, path, body, answer, manager, THEIRS) if write.uid else answer
 
 

@@ -143,7 +143,7 @@ def settings_spec() -> Spec:
 
 
 def settings_options() -> Spec:
-    """``settings`` and what says where they come from."""
+    """``settings`` and the options for where they come from."""
     return {
         "cluster": {"type": "str"},
         "settings": {"type": "list", "elements": "dict", "options": settings_spec()},
@@ -171,7 +171,7 @@ def common_spec() -> Spec:
 
 
 def writer_spec() -> Spec:
-    """As common_spec, for modules that adopt and delete nothing of ours."""
+    """As common_spec, for modules that adopt and delete nothing."""
     return {
         "fabric": {"type": "str", "required": True},
         "fail_on_failures": {"type": "bool", "default": True},

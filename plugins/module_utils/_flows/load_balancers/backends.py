@@ -50,7 +50,7 @@ class BackendRequest(t.NamedTuple):
 
     ``services`` with their networks, ``gone`` those that are removed by name; ``nodes`` with BGP facts, ``alive`` all nodes of the cluster,
     ``whole`` whether every node's facts are known; ``reserved`` networks are of our reservations. ``refused``: the Services and nodes that this
-    run refuses, whose entries go like those of Services and nodes that are gone. ``adopt``, ``max_deletes``: the user's; ``confirmed``: whether
+    run refuses: their entries go like those of Services and nodes that are gone. ``adopt``, ``max_deletes``: the user's; ``confirmed``: whether
     confirm_empty names the cluster.
     """
 
@@ -115,7 +115,7 @@ def _has_passwords(setup: Setup, objects: t.Iterable[t.Mapping[str, t.Any]]) -> 
 
 
 def mapped(setup: Setup, found: BackendState) -> dict[ServiceKey, set[str]]:
-    """The networks that entries of ours in the back end have for each Service now; none where its text cannot be read."""
+    """The networks that owned entries in the back end have for each Service now; none where its text cannot be read."""
     if found.balancer.type == METALLB and found.balancer.mode == CUSTOM_RESOURCES:
         return Resources(found.objects, setup.resource_options).networks()
     rows: dict[ServiceKey, set[str]] = {}
@@ -152,13 +152,13 @@ class EntryBudget:
         self.notes: list[str] = []
 
     def services_may_go(self, owned: t.Collection[str]) -> bool:
-        """``owned``: the Services, ``namespace/name``, that entries of ours are for."""
+        """``owned``: the Services, ``namespace/name``, that owned entries are for."""
         kept = {"/".join(key) for key in self.request.services}
         gone = [frozenset([name]) for name in owned if name not in kept]
         return self._may_go("mapped Service", "Service", gone, len(owned), len(kept), "no longer announced")
 
     def peers_may_go(self, stale: t.Sequence[frozenset[str]], owned: int) -> bool:
-        """``stale``: the nodes of each peer of ours that no node's facts ask for any more; ``owned``: how many peers of ours there are."""
+        """``stale``: the nodes of each owned peer that no node's facts ask for any more; ``owned``: how many owned peers there are."""
         return self._may_go("BGP peer", "node", stale, owned, owned - len(stale), "without its BGP peers")
 
     def _may_go(
@@ -211,7 +211,7 @@ def _configmap(setup: Setup, found: BackendState, request: BackendRequest, manag
     if after != text:
         patch["data"] = {"config": after}
         sides[0]["config"], sides[1]["config"] = _shown(before), _shown(config.document)
-    # it also says, be it empty, that we wrote this ConfigMap: whoever edits the text later is on record for that alone
+    # it also shows, be it empty, that we wrote this ConfigMap: whoever edits the text later is on record for that alone
     managed, holds = managed_text(config.managed), bool(config.managed) or config.holds(request.nodes)
     if (
         managed != (recorded or "")
@@ -320,7 +320,7 @@ def _resources(client: Client, setup: Setup, found: BackendState, request: Backe
             staying += [actual] if kind == POOL else []
             continue
         puts.append(put._replace(stage=_STAGES.get((kind, put.change.action), _LATER[kind])))
-    # what is refused stands as it was: its addresses are announced, and none of them is given back
+    # what is refused stays as it was: its addresses are announced, and none of them is given back
     pools = [obj for (kind, dummy), obj in resources.objects.items() if kind == POOL] + staying
     mapped = frozenset(str(item) for pool in pools for item in (pool.get("spec") or {}).get("addresses") or ())
     peers = any(kind == PEER for kind, dummy in resources.objects)

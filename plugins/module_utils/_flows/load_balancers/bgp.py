@@ -21,7 +21,7 @@ from . import providers as interface
 
 class Facts(t.NamedTuple):
     """Nodes that may speak, their private networks, every node's name, whether all selected nodes are known, the prefix limit, and the
-    refusals of nodes whose facts are known and not granted."""
+    refusals of nodes with facts that are known and not granted."""
 
     nodes: list[NodeBgp]
     private: dict[str, str]
@@ -111,7 +111,7 @@ def annotate(
     adopt: bool,
     absent: bool,
 ) -> None:
-    """Nodes with facts get theirs; nodes whose facts are missing keep what they have; with absent all of ours go."""
+    """Nodes with facts get theirs; nodes with missing facts keep what they have; with absent all owned ones go."""
     scheme = setup.scheme
     part, patches = plan_node_annotations(
         setup.cluster, facts.nodes, facts.private, state.nodes, scheme, manager, adopt, absent=absent

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Addresses that a cluster left behind at a provider when it was deleted: listed with what proves whose they were, or released (ccm 9.7)."""
+"""Addresses that a cluster left behind at a provider when it was deleted: listed with what proves their owner, or released (ccm 9.7)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _living(
 
 
 def _row(item: Reservation, owner: Owner) -> dict[str, t.Any]:
-    """What a reservation is, and the tags that say whose."""
+    """What a reservation is, and the tags that show its owner."""
     proof = sorted(
         tag for tag in item.tags if tag == owner.cluster_tag or tag in owner.usage_tags or tag.startswith("service=")
     )

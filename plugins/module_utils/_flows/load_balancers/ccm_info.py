@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who holds what: Services, reservations, devices, zones, sessions, the control plane's address, and what stands in the way."""
+"""Who holds what: Services, reservations, devices, zones, sessions, the control plane's address, and what is in the way."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _name(owner: Owner, service: str) -> str:
 
 
 def _sessions(one: ServiceAddressReconciler, nodes: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, t.Any]:
-    """Node -> state of its session, where the provider tells."""
+    """Node -> state of its session, where the provider reports it."""
     found: dict[str, t.Any] = {}
     if not hasattr(one.provider, "sessions") or not one.setup.balancer.uses_bgp:
         return found

@@ -116,7 +116,7 @@ def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manag
 
 
 def _released(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manager: str, check: bool) -> Report:
-    """Nodes stay as they are, and what a cloud controller gives them is on record as ours no more."""
+    """Nodes stay as they are, and we are no longer on record for what a cloud controller gives them."""
     plan, shown = Plan(), t.cast(dict[str, t.Any], {})
     puts = []
     for node in client.list(NODES).items:
@@ -130,7 +130,7 @@ def _released(client: Client, setup: Setup, request: t.Mapping[str, t.Any], mana
 
 
 def _is_owned(leaf: tuple[str, ...]) -> bool:
-    """Whether a field of a Node is one that a cloud controller writes; what other capabilities wrote stays ours."""
+    """Whether a field of a Node is one that a cloud controller writes; what other capabilities wrote stays owned."""
     return leaf[:2] in (
         ("f:spec", "f:providerID"),
         ("f:spec", "f:taints"),
@@ -153,7 +153,7 @@ def _ready(node: Object) -> bool:
 def _puts(
     setup: Setup, name: str, node: Object, device: Device, fate: Fate, variant: Variant, adopting: str = ""
 ) -> list[Put]:
-    """Addresses first, the taint last: pods must not come before the node is what it says. ``adopting``: the manager that gets the record, or none."""
+    """Addresses first, the taint last: pods must not come before the node has its fields. ``adopting``: the manager that gets the record, or none."""
     meta, spec = node["metadata"], node.get("spec") or {}
     provided = (meta.get("annotations") or {}).get(PROVIDED_IP)
     facts = node_facts(device, _taints(node), str(spec.get("providerID") or ""), provided, variant)
@@ -230,7 +230,7 @@ def _new_taints(taints: list[t.Any], initialized: bool, fate: Fate) -> list[t.An
 def findings(
     nodes: t.Iterable[Object], devices: t.Sequence[Device], mapped: t.Mapping[str, str], pods: t.Iterable[Object]
 ) -> list[dict[str, str]]:
-    """What stands in the way (ccm 16): names that do not meet, and programs that have a cloud of their own."""
+    """What is in the way (ccm 16): names that do not meet, and programs that have a cloud of their own."""
     found = []
     names = {device.hostname for device in devices}
     for node in nodes:
@@ -252,9 +252,9 @@ def findings(
             found.append({"object": "node " + name, "reason": "kubelet_flag", "message": message})
     for pod in pods:
         for container in (pod.get("spec") or {}).get("containers") or ():
-            for word in [*(container.get("command") or ()), *(container.get("args") or ())]:
-                key, unused, value = str(word).partition("=")
+            for argument in [*(container.get("command") or ()), *(container.get("args") or ())]:
+                key, unused, value = str(argument).partition("=")
                 if key == "--cloud-provider" and value not in ("", "external"):
                     label = f"pod kube-system/{pod['metadata'].get('name')}"
-                    found.append({"object": label, "reason": "cloud_provider", "message": f"it runs with {word}"})
+                    found.append({"object": label, "reason": "cloud_provider", "message": f"it runs with {argument}"})
     return sorted(found, key=lambda row: (row["object"], row["reason"]))

@@ -49,7 +49,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]
     for name in sorted(setups):
         setup = setups[name]
         if not setup.eip_tag:
-            continue  # switched off, and silent (ccm 11)
+            continue  # switched off, without a message (ccm 11)
         try:
             one = Reconcile(given[name], setup, parse_run_options(request), manager, check)
             contained(name, "read the nodes", one.gather)
@@ -121,7 +121,7 @@ def parse_run_options(request: t.Mapping[str, t.Any]) -> RunOptions:
 
 
 class Reconcile:
-    """One cluster: gather() finds an API server that answers, keep() or remove() does the rest. ``shown`` is what the module tells of it."""
+    """One cluster: gather() finds an API server that answers, keep() or remove() does the rest. ``shown`` is what the module returns of it."""
 
     client: Client
     nodes: list[t.Any]
@@ -187,7 +187,7 @@ class Reconcile:
         remove_service(self.client, self.setup, self.tag, self.manager, self.plan, self.check)
 
     def release(self) -> None:
-        """Leave everything as it is, to the original. Raises ValueRefused, KubeErrors."""
+        """Leave everything as it is, to the upstream controller. Raises ValueRefused, KubeErrors."""
         release_service(self.client, self.setup, self.tag, self.manager, self.plan, self.check)
 
     def _provider(self) -> tuple[ClusterState, t.Any]:
@@ -206,7 +206,7 @@ class Reconcile:
         return state, make_provider(self.setup, state, now(), self.options.timeout)
 
     def _check_record(self, state: ClusterState, desired: str) -> None:
-        """The record is a claim of the cluster, and the controller moves what it says. Raises ValueRefused ``outside_grant``."""
+        """The record is a claim of the cluster, and the controller moves what is in it. Raises ValueRefused ``outside_grant``."""
         for entry in state.ledger.values():
             if self.tag not in entry.tags or not entry.address:
                 continue
@@ -353,14 +353,14 @@ class Reconcile:
         return (found.address, found.assignments) == (self.eip.address, self.eip.assignments)
 
     def _assign(self, decision: rules_of.Decision, provider: t.Any) -> str:
-        """The id of the reservation whose address now points at the winner. Raises ValueRefused."""
+        """The id of the reservation with the address that now points at the winner. Raises ValueRefused."""
         failed: ValueRefused | None = None
         try:
             provider.assign(decision.address, decision.device)
         except ValueRefused as error:
             if getattr(error, "status", None) is not None:
                 raise
-            failed = error  # no answer: the list tells whether it was done
+            failed = error  # no answer: the list shows whether it was done
         found = rules_of.endpoint_reservation(provider.list_addresses(), self.tag, self.setup.on_duplicate)
         if failed is not None and [one.device for one in found.assignments] != [decision.device]:
             raise failed

@@ -46,7 +46,7 @@ def write_service(
     check: bool,
     adopt: bool = False,
 ) -> None:
-    """Write what differs. What others wrote under these names is theirs until ``adopt``, and ours alone then. Raises ValueRefused ``no_ports``,
+    """Write what differs. What others wrote under these names is theirs until ``adopt``, and owned by us alone then. Raises ValueRefused ``no_ports``,
     KubeErrors."""
     name = external_service_name(setup.identity)
     existing = client.find(BASE + "services/" + name)
@@ -122,7 +122,7 @@ _FIELDS = {"Service": ("spec", "loadBalancerIP"), "Endpoints": ("subsets",), "En
 
 
 class _Taking:
-    """Objects of these names that somebody else wrote: left alone and refused, or with ``adopt`` ours alone from now on."""
+    """Objects of these names that somebody else wrote: left alone and refused, or with ``adopt`` owned by us alone from now on."""
 
     def __init__(self, cluster: str, manager: str, adopt: bool, plan: Plan) -> None:
         self.cluster, self.manager, self.adopt, self.plan = cluster, manager, adopt, plan
@@ -173,7 +173,7 @@ def _written(client: Client, setup: Setup) -> Found:
 
 
 def release_service(client: Client, setup: Setup, tag: str, manager: str, plan: Plan, check: bool) -> None:
-    """What is ours stays, and is on record as applied by the original, which applies without force. Raises KubeErrors, ValueRefused."""
+    """What is owned stays, and is on record as applied by the upstream controller, which applies without force. Raises KubeErrors, ValueRefused."""
     puts, heir = [], setup.identity + "-auto"
     for kind, path, obj in list(_written(client, setup)):
         record = handed_over(obj, lambda row: row.get("manager") == manager, heir, "Apply")

@@ -32,7 +32,7 @@ from .read import cluster_uid
 from .run import Proof, Report, parse_run_options
 from .service_addresses import ServiceAddressReconciler
 
-#: Key of the Secret in which the original keeps its settings.
+#: Key of the Secret in which the upstream controller keeps its settings.
 SECRET_KEY = "cloud-sa.json"
 LEASE = "multicluster-network-load-balancers"
 
@@ -49,7 +49,7 @@ def run(
 ) -> dict[str, t.Any]:
     """The module's result. ``request`` has the module's options. Raises ValueRefused for options that make no sense.
 
-    Of a caller that stays: ``release_spoken`` False releases nothing that speakers of ours announce, whatever ``release`` says.
+    Of a caller that stays: ``release_spoken`` False releases nothing that our own speakers announce, whatever ``release`` is.
     ``clusters``: those of a caller that stays, instead of new ones. ``only``: the clusters to look after; of the others nothing is known.
     """
     manager = field_manager(request["fabric"])
@@ -123,7 +123,7 @@ def _take(lease: Lease, wait: float) -> bool:
 def open_clusters(
     request: t.Mapping[str, t.Any], clusters: Clusters | None = None
 ) -> tuple[dict[str, Setup], Clusters]:
-    """The settings and the clients; both kinds of failures stand in the clusters."""
+    """The settings and the clients; both kinds of failures are in the clusters."""
     setups, failed = read_setups(request)
     clusters = clusters or Clusters(request["clusters"], seconds_of(request))
     clusters.failures += failed
@@ -155,9 +155,9 @@ def with_servers(setups: t.Mapping[str, Setup], clusters: Clusters) -> dict[str,
 
 
 def _proofs(clusters: Clusters, setups: t.Mapping[str, Setup], failed: t.Collection[str]) -> dict[str, Proof]:
-    """What proves whose reservations are whose, for every cluster with a provider; none where the provider is the inventory's pool.
+    """What proves who owns which reservations, for every cluster with a provider; none where the provider is the inventory's pool.
 
-    Only where several share what tags can say is anything asked. A cluster that is refused or did not answer has no UID in its proof.
+    Only where several share what tags can show is anything asked. A cluster that is refused or did not answer has no UID in its proof.
     """
     shared = [name for name in sorted(setups) if not setups[name].static and setups[name].balancer.enabled]
     pinned = {name: setups[name].cluster_uid for name in shared if setups[name].cluster_uid}
@@ -181,8 +181,8 @@ def _proofs(clusters: Clusters, setups: t.Mapping[str, Setup], failed: t.Collect
 
 
 def read_setups(request: t.Mapping[str, t.Any]) -> tuple[dict[str, Setup], list[dict[str, t.Any]]]:
-    """What every cluster's settings say, with its configuration file and the environment; and the failures of those clusters whose settings
-    cannot be used, which are left out while the others go on."""
+    """Every cluster's settings, with its configuration file and the environment; and the failures of those clusters with settings
+    that cannot be used, which are left out while the others go on."""
     texts: dict[str, str | None] = {}
     claims: set[str] = set()
     refused: dict[str, ValueRefused] = {}
@@ -205,7 +205,7 @@ def read_setups(request: t.Mapping[str, t.Any]) -> tuple[dict[str, Setup], list[
 
 
 def _secret_text(request: t.Mapping[str, t.Any], cluster: str, name: str) -> str:
-    """The settings that the original keeps in a Secret. Raises ValueRefused ``config_parse``, which never quotes them."""
+    """The settings that the upstream controller keeps in a Secret. Raises ValueRefused ``config_parse``, which never quotes them."""
     entries = [entry for entry in request["clusters"] if str(entry["name"]) == cluster]
     clusters = Clusters(entries, seconds_of(request))
     path = f"/api/v1/namespaces/{NAMESPACE}/secrets/{segment(name)}"

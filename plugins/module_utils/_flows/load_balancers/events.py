@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Events on Services. One list of ours for a cluster that has something to tell, and a write for what is new; nothing waits for them or fails by them."""
+"""Events on Services. One list of owned ones where a cluster has something to report, and a write for what is new; nothing waits for or fails by them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..._kubernetes.errors import Conflict, KubeError, NotFound
 from ..._loadbalancers.service_events import COMPONENT, Notice, plan_events
 
 EVENTS = "/api/v1/events"
-#: Of ours about Services; servers of every age know these fields.
+#: Owned Events about Services; servers of every age know these fields.
 _OWNED = "involvedObject.kind=Service,source=" + COMPONENT
 
 
 def forget(client: Client) -> tuple[int, str]:
-    """Take away what Services were told, where nothing of ours is left. How many went, and why no more did, or nothing."""
+    """Delete the owned Events about Services, where nothing else owned is left. How many went, and why no more did, or nothing."""
     gone = 0
     try:
         for item in client.list(EVENTS, field_selector=_OWNED).items:
@@ -42,7 +42,7 @@ def tell(client: Client, notices: t.Sequence[Notice], manager: str, now: str) ->
                 else:
                     client.merge_patch(f"{path}/{segment(one.notice.event)}", one.body, manager)
             except (Conflict, NotFound):
-                continue  # another run told it, or its namespace is going, or it has just ended
+                continue  # another run wrote it, or its namespace is going, or it has just ended
             written += 1
     except KubeError as error:
         return (

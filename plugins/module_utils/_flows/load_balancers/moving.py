@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Services that come from another controller, and that are left to one: what that wrote on them alongside the address, and what we did.
 
-Addresses themselves are the reconciler's. What a former controller left goes only when it is at work no more: it would write it again, and it tells
+Addresses themselves are the reconciler's. What a former controller left goes only when it is at work no more: it would write it again, and it shows
 people truly who else announces the address.
 """
 
@@ -51,7 +51,7 @@ class Moved(t.NamedTuple):
 def take_marks(
     client: Client, cluster: str, objects: t.Mapping[str, Object], taken: t.Collection[str], balancer: str
 ) -> Moved:
-    """Of the Services (``namespace/name``) whose addresses are ours: who gave them, and the writes that take what he left.
+    """Of the Services (``namespace/name``) with addresses that we own: who gave them, and the writes that take what he left.
 
     Where none has anything of a former controller's nothing is asked. ``balancer``: the back end, which is at work for us and no former one.
     """
@@ -96,7 +96,7 @@ def take_records(cluster: str, objects: t.Mapping[str, Object], taken: t.Collect
 
 
 def _there(client: Client, former: Former) -> tuple[list[str], str]:
-    """What of it is at work, and why that cannot be told, or nothing."""
+    """What of it is at work, and why that cannot be known, or nothing."""
     try:
         versions, kind = former.pools
         resources = [
@@ -166,9 +166,9 @@ def leave_puts(
     is_owned: t.Callable[[str], bool],
     owned: t.Mapping[str, t.Collection[str]],
 ) -> list[Put]:
-    """What of ours goes from Services that keep their addresses, and what asks the next controller for them.
+    """Which owned fields go from Services that keep their addresses, and what asks the next controller for them.
 
-    ``is_ours``: whether a field manager is. ``ours``: the annotations that we wrote on each. The status stays as it is.
+    ``is_owned``: whether a field manager is a fabric's. ``owned``: the annotations that we wrote on each. The status stays as it is.
     """
     found: list[Put] = []
     for action in actions:
@@ -222,7 +222,7 @@ def _left(
         )
 
     def forget(now: Object) -> dict[str, t.Any] | None:
-        """Nothing says any more that a field of it is ours: the next run of ours would take it for that."""
+        """Nothing shows any more that we own a field of it: our next run would take it as owned."""
         if now["metadata"].get("uid") != obj["metadata"].get("uid"):
             return None
         rest = [row for row in now["metadata"].get("managedFields") or () if not is_owned(str(row.get("manager")))]

@@ -21,7 +21,7 @@ from .writes import service_puts
 
 
 def settle_claims(run: Run) -> None:
-    """What is given up looks as if it were not there; what is in use and stands in the status only stays where it can be ours."""
+    """What is given up looks as if it were not there; what is in use and is in the status only stays where we can own it."""
     if run.options.gives:
         rules, pool = run.rules(), run.setup.pool
         services = give_up(run.state.services, run.held, rules, pool, run.options.renumber, run.setup.in_annotation)
@@ -30,7 +30,7 @@ def settle_claims(run: Run) -> None:
 
 def _adopt(run: Run) -> None:
     """Addresses of the pool that Services have already, from another controller, become reservations of theirs; and so do reservations of a provider's
-    that the original made for them, which else could never be given back."""
+    that the upstream controller made for them, which else could never be given back."""
     if not (run.options.adopt and run.options.gives):
         return
     context = run.context(None)
@@ -67,7 +67,7 @@ def _adopt(run: Run) -> None:
 
 
 def _record(run: Run, service: Service, text: str, context: Context) -> None:
-    """A reservation with our tags and without a record of ours: only the one whose address its Service has, since anyone can write tags."""
+    """A reservation with our tags and without an entry in our record: only the one with its Service's address, since anyone can write tags."""
     for item in matches_of(run.held, context.owner, service.namespace, service.name):
         if item.id not in run.ledger and item.address and item.address == text:
             run.ledger[item.id] = Entry(item.id, item.address, item.cidr, item.tags, service.key, "", run.provider.now)
@@ -102,7 +102,7 @@ def give_addresses(run: Run, limit: int | None) -> CostPlan:
 
 
 def _take_marks(run: Run, cost: CostPlan) -> None:
-    """What a former controller wrote on Services whose addresses are ours by now."""
+    """What a former controller wrote on Services with addresses that we own by now."""
     if not run.options.adopt:
         return
     named = {key for entry in run.ledger.values() for key in (entry.service, *entry.sharers)}
@@ -114,7 +114,7 @@ def _take_marks(run: Run, cost: CostPlan) -> None:
 
 
 def _placed(run: Run, cost: CostPlan, limit: int | None) -> CostPlan:
-    """The last resort, as in the original: the facility of the host, asked only where a Service knows no other place."""
+    """The last resort, as in the upstream controller: the facility of the host, asked only where a Service knows no other place."""
     if not run.setup.metadata_url:
         return cost
     try:
@@ -141,7 +141,7 @@ def _is_new(run: Run, order: Order) -> bool:
 
 
 def _begin(run: Run, orders: t.Iterable[Order]) -> dict[str, str]:
-    """Note the orders before the provider is asked, all in one write; Service -> id of its entry. Nothing where the pool is ours."""
+    """Note the orders before the provider is asked, all in one write; Service -> id of its entry. Nothing where the pool is the inventory's."""
     if run.setup.static or not run.effects.writes:
         return {}
     entries = [
@@ -203,7 +203,7 @@ def _goes_without(run: Run, part: PartKey, error: ValueRefused) -> bool:
 
 
 def _hand_over(run: Run) -> None:
-    """An address whose Service is gone belongs to those that shared it then."""
+    """An address of a Service that is gone belongs to those that shared it then."""
     if not (run.setup.static and run.options.gives and run.options.mode == SYNC):
         return
     context = run.context(None)

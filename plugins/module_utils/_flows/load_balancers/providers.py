@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The providers of addresses, and the interface behind which each stands (ccm 15). The Equinix Metal API, whose public service ended; forks and doubles of it
-answer at a URL of one's own (ccm 14), and its metadata service says where a host stands (ccm 4, 14.9). And that of people who own their addresses: a
+"""The providers of addresses, and the interface that each implements (ccm 15). The Equinix Metal API: its public service ended; forks and doubles of it
+answer at a URL of one's own (ccm 14), and its metadata service returns where a host is (ccm 4, 14.9). And that of people who own their addresses: a
 pool and BGP facts of the inventory."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Provider(t.Protocol):
         """The project's BGP configuration, {} when it was never switched on; see bgp.project_bgp."""
 
     def enable_project_bgp(self, plan: ProjectBgp) -> None:
-        """Switch it on as the plan says."""
+        """Switch it on as planned."""
 
     def ensure_node_bgp(self, device: str) -> bool:
         """Open a session for a device; True when there was none."""
@@ -224,11 +224,11 @@ class EquinixMetal:
         return facts
 
     def remember(self, rows: t.Mapping[str, Neighbours], seconds: float) -> None:
-        """What an earlier run was told; ``seconds`` say whose turn it is to be asked all the same."""
+        """What an earlier run was answered; ``seconds`` decide which devices are asked all the same."""
         self._remembered, self._again = rows, asked_again(rows, seconds)
 
     def remembered(self) -> str:
-        """What the next run may be told: of those devices that this one asked for."""
+        """What the next run may take as answered: of those devices that this one asked for."""
         return remembered_text(self._known)
 
     def _holds(self, row: Neighbours, device: str, session: str) -> bool:
@@ -263,7 +263,7 @@ class EquinixMetal:
         return list(self._held)
 
     def reserve_address(self, request: t.Mapping[str, t.Any], description: str) -> Reservation:
-        """One order. When nobody knows whether it was taken, the list tells: an order is never repeated blindly (ccm 13)."""
+        """One order. When nobody knows whether it was taken, the list shows it: an order is never repeated blindly (ccm 13)."""
         known = {item.id for item in (self.list_addresses() if self._held is None else self._held)}
         try:
             made = self.order(dict(request, details="Service " + description[:200]))
@@ -390,7 +390,7 @@ class StaticProvider:
         self.grants = setup.pool_grants(namespace_labels or {})
 
     def capabilities(self) -> frozenset[str]:
-        """No project, no devices: only addresses and what the inventory says of sessions, which the module bgp_speaker opens."""
+        """No project, no devices: only addresses and what the inventory has of sessions, which the module bgp_speaker opens."""
         return frozenset((RESERVE, TAGS, NODE_BGP, MOVE))
 
     def node_bgp_info(self, device: str, name: str) -> NodeBgp | None:

@@ -46,7 +46,7 @@ class Answers(t.NamedTuple):
 
 @dataclasses.dataclass
 class ClusterState:
-    """As it was read. ``objects`` are the Services by ``namespace/name``, ``nodes`` the Nodes by name; ``ledger_object``: where the record stands.
+    """As it was read. ``objects`` are the Services by ``namespace/name``, ``nodes`` the Nodes by name; ``ledger_object``: where the record is.
 
     ``namespace_labels`` of all namespaces, where a pool is for some of them by their labels.
     """
@@ -67,7 +67,7 @@ class ClusterState:
 
 
 def cluster_uid(client: Client) -> str:
-    """What a cluster says that it is. Raises KubeErrors."""
+    """The UID that a cluster returns for itself. Raises KubeErrors."""
     return str(client.get(KUBE_SYSTEM)["metadata"].get("uid") or "")
 
 
@@ -132,7 +132,7 @@ def _understood(setup: Setup, state: ClusterState, answers: Answers) -> ClusterS
 
 
 def _is_mapped(service: Service, mapped: t.Mapping[tuple[str, str], t.Collection[str]]) -> bool:
-    """Whether its address is in its status because an entry of ours in the back end put it there."""
+    """Whether its address is in its status because an owned entry in the back end put it there."""
     addresses = {network.partition("/")[0] for network in mapped.get((service.namespace, service.name)) or ()}
     return bool(service.ingress) and set(service.ingress) <= addresses
 
@@ -142,7 +142,7 @@ def _is_owned(names: t.Iterable[str]) -> bool:
 
 
 def is_owned(manager: str) -> bool:
-    """Whether a field manager is a fabric of ours."""
+    """Whether a field manager is a fabric of the collection."""
     return manager.startswith("multicluster.network/")
 
 
@@ -174,6 +174,6 @@ def taken(setup: Setup, state: ClusterState) -> dict[str, str]:
     found = dict.fromkeys(setup.reserved.hosts(), "")
     for service in state.services:
         named = set(service.ingress) if setup.strict else addresses_in_use(service, setup.balancer.type)
-        readable = (readable_address(text) for text in named)  # the claims stage tells the owners of the others
+        readable = (readable_address(text) for text in named)  # the claims stage notifies the owners of the others
         found.update((str(address), service.key) for address in readable if address is not None)
     return found

@@ -11,7 +11,7 @@ from .run import Run
 
 
 def note_retained(run: Run) -> None:
-    """Which addresses their Services want kept: it stands in an annotation that goes with the Service."""
+    """Which addresses their Services want kept: it is in an annotation that goes with the Service."""
     our_class = run.context(None).our_class
     options = {item.key: retains(item) for item in run.state.services if not left_alone(item, our_class)}
     for ident, entry in run.ledger.items():
@@ -39,7 +39,7 @@ def note_sharers(run: Run, cost: CostPlan) -> None:
 
 
 def note_groups(run: Run, cost: CostPlan) -> None:
-    """In which group nodes of a segment stand by for an address, where that has to be remembered."""
+    """The group in which nodes of a segment back each other up for an address, where that has to be remembered."""
     numbers, refused = run.groups(cost)
     routes = {route.network.partition("/")[0]: route for route in run.routes(cost)}
     for address, error in refused.items():

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The way back to the original: everything stays as it is, and nobody of us is on record for it any more (decision 54).
+"""The way back to the upstream controller: everything stays as it is, and nobody of us is on record for it any more (decision 54).
 
-Addresses stay with their Services and at the provider, whose tags the original finds; pools, peers and annotations stay where MetalLB and kube-vip
-read them. What only we read goes: our record, and the note of which peers are ours. Where a cloud controller is to serve the Services again
+Addresses stay with their Services and at the provider, where upstream finds them by their tags; pools, peers and annotations stay where MetalLB and kube-vip
+read them. What only we read goes: our record, and the note of which peers are owned. Where a cloud controller is to serve the Services again
 they get its finalizer, which it would write anyway.
 """
 
@@ -26,7 +26,7 @@ Patch = dict[str, t.Any]
 
 
 def release_puts(client: Client, setup: Setup, state: ClusterState, served: t.Collection[str]) -> list[Put]:
-    """One write for each object of which we are on record for something. ``served``: the Services (``namespace/name``) that are ours."""
+    """One write for each object of which we are on record for something. ``served``: the Services (``namespace/name``) that we serve."""
     puts: list[Put] = []
     for key in sorted(served):
         obj = state.objects.get(key)
@@ -104,7 +104,7 @@ def _service(setup: Setup, key: str, obj: Object) -> list[Put]:
         held_back(obj),
         again=held_back,
     )
-    # what we write into it is on record as ours: the record goes after it, on what is there then
+    # we are on record for what we write into it: the record goes after it, on what is there then
     return [first, last._replace(body=last.body or {"metadata": {"resourceVersion": meta["resourceVersion"]}})]
 
 
@@ -118,7 +118,7 @@ def _configmap(setup: Setup, obj: Object) -> Put:
 
 
 def _annotations(setup: Setup) -> t.Callable[[Path], bool]:
-    """Whether a field is an annotation that tells a node's BGP facts: what other capabilities wrote on Nodes stays ours."""
+    """Whether a field is an annotation with a node's BGP facts: what other capabilities wrote on Nodes stays owned."""
     return lambda leaf: (
         leaf[:2] == ("f:metadata", "f:annotations") and len(leaf) == 3 and is_annotation(leaf[2][2:], setup.scheme)
     )

@@ -38,7 +38,7 @@ KEPT_ALONGSIDE_REFUSED = (
 
 
 def hand_back(run: Run) -> None:
-    """Everything stays as it is, and none of it is ours any more: the original finds its own. Our record goes when all else is written."""
+    """Everything stays as it is, and none of it is owned any more: the upstream controller finds its own. Our record goes when all else is written."""
     owned = [item for item in run.state.services if counts(item, run.context(None).our_class)]
     mine = [item.key for item in owned if item.set_by_us or item.reported or item.key in run.served]
     before = len(run.failed)
@@ -90,7 +90,7 @@ def return_unused(run: Run, cost: CostPlan, backend: backends.BackendPlan) -> No
 def _let_go(run: Run) -> None:
     """The finalizer of cloud controllers goes from Services of which nothing is left to give back: else they could never be deleted.
 
-    Only from those that were ours: another controller that still serves one has something of its own to give back.
+    Only from those that we served: another controller that still serves one has something of its own to give back.
     """
     context = run.context(None)
     actions: list[Action] = []
@@ -168,7 +168,7 @@ def _over_budget(run: Run, cost: CostPlan, releases: t.Sequence[Action]) -> Refu
     run.kept = sorted(str(action.address or action.id) for action in releases)
     named = ", ".join(run.kept[:NAMED]) + ("" if len(run.kept) <= NAMED else ", ...")
     first = next((row for row in run.refusals.values() if row.object.startswith("service ")), None)
-    # a cluster whose Services are all refused is not empty: to confirm that it were would mend nothing
+    # a cluster is not empty where all of its Services are refused: to confirm that it were would fix nothing
     message = (
         KEPT.format(named, run.setup.cluster)
         if first is None
@@ -180,7 +180,7 @@ def _over_budget(run: Run, cost: CostPlan, releases: t.Sequence[Action]) -> Refu
 
 
 def _unmapped(run: Run, releases: t.Sequence[Action], backend: backends.BackendPlan) -> list[Action]:
-    """Without those whose address the load balancer still announces: what could not be taken from it is not given back either."""
+    """Without those with an address that the load balancer still announces: what could not be taken from it is not given back either."""
     networks = {item.id: item.network for item in run.held}
     left = [action for action in releases if networks.get(action.id) not in backend.mapped]
     for action in releases:

@@ -31,7 +31,7 @@ RELEASED = "released"
 
 
 class Report(t.NamedTuple):
-    """The plan, or what of it took place; failures; what the module shows of the cluster; calls of the provider; what Services are told."""
+    """The plan, or what of it took place; failures; what the module shows of the cluster; calls of the provider; the notices for Services."""
 
     plan: Plan
     failed: list[KubeError]
@@ -41,7 +41,7 @@ class Report(t.NamedTuple):
 
 
 class Proof(t.NamedTuple):
-    """Whose reservations a cluster's are, where clusters share a provider: the UID that was checked against those of the others, None
+    """Who owns a cluster's reservations, where clusters share a provider: the UID that was checked against those of the others, None
     for one that was refused or did not answer; and why nothing may be released by it, or None."""
 
     uid: str | None
@@ -73,14 +73,14 @@ class RunOptions(t.NamedTuple):
         return not self.services or key in self.services
 
 
-def parse_run_options(request: t.Mapping[str, t.Any], cluster: str, speaks: bool = True) -> RunOptions:
-    """From the module's options. ``speaks``: whether it is speakers of ours that announce. Raises ValueRefused ``bad_cidr``."""
+def parse_run_options(request: t.Mapping[str, t.Any], cluster: str, own_speakers: bool = True) -> RunOptions:
+    """From the module's options. ``own_speakers``: whether our own speakers announce. Raises ValueRefused ``bad_cidr``."""
     return RunOptions(
         str(request["state"]) if request.get("state") in (ABSENT, RELEASED) else request.get("mode") or SYNC,
         tuple(request.get("services") or ()),
         parse_renumber(request.get("renumber") or ()),
         bool(request.get("adopt")),
-        request.get("release") is not False and (request.get("release_spoken") is not False or not speaks),
+        request.get("release") is not False and (request.get("release_spoken") is not False or not own_speakers),
         cluster in (request.get("confirm_empty") or ()),
         request.get("max_deletes"),
         bool(request.get("leave_conflicts")),
@@ -115,7 +115,7 @@ class Run:
         self.releases: list[str] = []
         self.kept: list[str] = []
         self.host_facility = ""
-        #: Parts of Services whose orders were refused in this run.
+        #: Parts of Services with orders that were refused in this run.
         self.unserved: set[PartKey] = set()
         #: Those for which an order was made in this run.
         self.asked: set[PartKey] = set()
@@ -231,7 +231,7 @@ class Run:
         return routes_of(self.networks(cost), self.state.objects)
 
     def groups(self, cost: CostPlan) -> tuple[dict[str, int], dict[str, ValueRefused]]:
-        """Address -> the number of its group, and why others have none; nothing where no nodes stand in for each other."""
+        """Address -> the number of its group, and why others have none; nothing where no nodes back each other up."""
         if not self.setup.segments:
             return {}, {}
         desired = {route.network.partition("/")[0]: route.health_ports for route in self.routes(cost)}

@@ -17,7 +17,7 @@ from .writes import CarriedOut, DryRun
 
 
 class ServiceAddressReconciler(Run):
-    """One cluster: gather() reads it, then plan() says what would be done, or apply() does it.
+    """One cluster: gather() reads it, then plan() returns what would be done, or apply() does it.
 
     Both walk the same stages, since what a provider answers to an order decides what follows: addresses, BGP facts of nodes, the load
     balancer's configuration, and last what nobody uses any more. Only how a stage takes effect differs (writes.DryRun).

@@ -116,7 +116,7 @@ def notices(run: Run, cost: CostPlan) -> list[Notice]:
 
 
 def _pools(run: Run) -> list[dict[str, t.Any]]:
-    """How the pools are used after this run, which says when it took the last address of one."""
+    """How the pools are used after this run, with a warning when it took the last address of one."""
     if not run.setup.static or not run.setup.balancer.enabled:
         return []
     rows = usage(run.setup.pools, run.provider.held())

@@ -33,7 +33,7 @@ TRIES = 5
 
 
 def read_ledger(client: Client, name: str) -> tuple[Ledger, dict[str, t.Any] | None]:
-    """The record, and the object in which it stands. Raises KubeErrors, and ValueRefused ``config_parse`` for a damaged one."""
+    """The record, and the object in which it is. Raises KubeErrors, and ValueRefused ``config_parse`` for a damaged one."""
     rows = client.list(CONFIGMAPS, field_selector="metadata.name=" + name).items
     actual = rows[0] if rows else None
     return parse_ledger((actual or {}).get("data")), actual
@@ -55,7 +55,7 @@ def keep_ledger(
     check: t.Callable[[], None] = lambda: None,
     notes: t.Mapping[str, str | None] | None = None,
 ) -> dict[str, t.Any] | None:
-    """Write what became of ``before``; ``ledger`` is then what stands there. Raises KubeErrors, ValueRefused ``claimed_twice conflict``.
+    """Write what became of ``before``; ``ledger`` is then what is stored there. Raises KubeErrors, ValueRefused ``claimed_twice conflict``.
 
     ``notes``: annotations that go with it, None to remove one.
     """
@@ -296,7 +296,7 @@ class DryRun:
         actual: dict[str, t.Any] | None,
         notes: t.Mapping[str, str | None],
     ) -> dict[str, t.Any] | None:
-        """Write the record of addresses; the object in which it stands then."""
+        """Write the record of addresses; the object in which it is then."""
         return dict(actual or {"metadata": {"resourceVersion": ""}})
 
     def reserve(self, provider: t.Any, request: t.Mapping[str, t.Any], service: str) -> Reservation | None:
@@ -417,7 +417,7 @@ def let_go(obj: Object, ident: str, path: str) -> Put:
 
 
 def _address(setup: Setup, obj: Object, ident: str, path: str, address: str) -> Put:
-    """The write of a Service's address, or of both with a comma between: those stand in the annotation, which the field alongside it would contradict."""
+    """The write of a Service's address, or of both with a comma between: those are in the annotation, which the field alongside it would contradict."""
     known = ANNOTATIONS.get(setup.balancer.type, "")
     annotation = known if setup.in_annotation or "," in address or known and _in_annotation(obj, known) else ""
     if "," in address and not annotation:
@@ -445,7 +445,7 @@ def _address(setup: Setup, obj: Object, ident: str, path: str, address: str) -> 
 
 
 def _in_annotation(obj: Object, annotation: str) -> bool:
-    """Whether the address stands there and not in the field."""
+    """Whether the address is there and not in the field."""
     return bool(_held(obj, annotation)) and not (obj.get("spec") or {}).get("loadBalancerIP")
 
 

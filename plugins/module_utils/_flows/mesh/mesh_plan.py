@@ -220,7 +220,7 @@ def _missing(cluster: str, names: t.Sequence[str]) -> str:
 
 
 def contested_labels(topology: MeshPlan) -> list[str]:
-    """``cluster/node`` of the nodes whose key, id or range another one claims too."""
+    """``cluster/node`` of the nodes with a key, id or range that another one claims too."""
     found = {(row["cluster"], row["node"]) for row in (topology.kubespan.contested if topology.kubespan else ())}
     for part in topology.clusters.values():
         for remote, settings in part.remotes.items():
@@ -273,7 +273,7 @@ def _gather(
     fabric: Fabric, clusters: Clusters, with_places: bool
 ) -> tuple[dict[str, t.Any], dict[str, str], dict[str, t.Any], dict[str, pod_places.Found]]:
     def read(name: str, client: t.Any) -> tuple[dict[str, t.Any], str | None, pod_places.Found | None]:
-        # what has no node of ours is somebody else's, and only read, unless the inventory says more (decision 66)
+        # a cluster without a managed node has another owner, and is only read, unless the inventory sets more (decision 66)
         setting = fabric.clusters[name]["calico_ippools"]
         read_only = bool(fabric.nodes) and not fabric.hosts_of(name) and setting == "auto"
         nodes = client.list(NODES).items

@@ -36,9 +36,9 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]
 
 
 def parse_desired(given: t.Mapping[str, t.Any], key: str | None = None) -> dict[str, dict[str, t.Any]]:
-    """{cluster: {node: {key: value}}}; a list of node names in place of the map stands for nodes without desired keys.
+    """{cluster: {node: {key: value}}}; a list of node names in place of the map means nodes without desired keys.
 
-    key: the one annotation whose value each node has in place of a map.
+    key: the one annotation of which each node has the value in place of a map.
     """
     desired: dict[str, dict[str, t.Any]] = {}
     for cluster, nodes in from_wire(given).items():
@@ -145,7 +145,7 @@ def _patch_nodes(client: Client, patches: t.Sequence[Patch], manager: str) -> li
     def send(patch: Patch) -> None:
         try:
             path = f"{NODES}/{segment(patch.name)}"
-        except ValueError as error:  # the name is the server's word
+        except ValueError as error:  # the name comes from the server
             raise BadAnswer(client.cluster, "annotate a node", str(error)) from None
         # the uid is a precondition: not for a node made anew under this name. Nodes change too often for more.
         metadata: dict[str, t.Any] = (

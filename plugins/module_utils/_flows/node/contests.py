@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a node decides about claims that contest each other, from its own confirmed state and live peers.
 
-The controller cannot: all that it reads of a cluster is what that cluster's API server says.
+The controller cannot: all that it reads of a cluster is what that cluster's API server returns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def settle_peers(
     for place, device in enumerate(devices):
         rows.extend((place, claim) for claim in device.contested)
         if unread and device.remote not in unread:
-            # what nobody contests now may be what a node has whose cluster cannot be asked
+            # what nobody contests now may be held by a node of a cluster that cannot be asked
             rows.extend((place, Contested(peer)) for peer in device.peers if not peer.deferred)
             peers[place] = [peer for peer in device.peers if peer.deferred]
     if not rows:
@@ -129,7 +129,7 @@ def _settle_addresses(
 def _affiliate_claimant(row: t.Mapping[str, t.Any], disputed: t.Collection[str]) -> Claimant:
     things = [("key", row["public_key"]), ("node id", row["node_id"]), ("address", row["kubespan_address"])]
     prefixes = readable(parse_network, row.get("additional_addresses") or ())
-    # an address that others announce too tells nobody from them
+    # an address that others announce too identifies nobody
     marks = prefixes + [_host(text) for text in row.get("addresses") or () if text not in disputed]
     cluster, node = str(row.get("cluster") or ""), str(row.get("node") or "")
     rank = rank_of(row.get("reported"), row.get("greedy"), row.get("declared"), cluster, node)

@@ -226,7 +226,7 @@ class NodeDataplane:
         return todo
 
     def _parts(self) -> t.Iterator[parts.Part]:
-        """Each part when all before it are planned, which tells it what it depends on."""
+        """Each part when all before it are planned, which gives it what it depends on."""
         self.previous = previous = persistence.load_state(self.spec.fabric)
         self.spec = spec = with_kept_ways(with_unread_devices(self.spec, previous), previous)
         devices = tuple(row for row in spec.devices if not row.kept_only or read_link(row.name) is not None)
@@ -313,7 +313,7 @@ class NodeDataplane:
         return tables.Tables(self.spec, self.previous, layout, early)
 
     def _freed(self, devices: parts.Devices, others: t.Collection[str]) -> parts.FreedDevices | None:
-        """Our own devices that stand in the way of those to come, such as one under a former ``device_alias``: the same port, another name."""
+        """Our own devices that are in the way of those to come, such as one under a former ``device_alias``: the same port, another name."""
         spec = self.spec
         mesh = (
             {self.previous.kubespan["layout"]["device"]}
@@ -410,7 +410,7 @@ class NodeDataplane:
         return {peer.preshared.file for peer in peers if peer.preshared and peer.preshared.file}
 
     def _kept_rows(self) -> tuple[NodeDevice, ...]:
-        """The devices that are ours: not those that were refused and never were, or a boot would be about another program's (decision 54)."""
+        """The devices that are owned: not those that were refused and never were, or a boot would be about another program's (decision 54)."""
         if self.devices is None:
             return ()
         owned = {device.name for device in (*self.devices.usable, *(self.previous.devices if self.previous else ()))}

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stands around a node's mesh and can undo it: folders that others may write into, drop-ins over our units, settings.
+"""What is around a node's mesh and can undo it: folders that others may write into, drop-ins over our units, settings.
 
-What is ours (folders of ours, settings of our devices) is repaired as part of the node's plan. What is somebody else's is
+What is owned (folders, settings of our devices) is repaired as part of the node's plan. What has another owner is
 refused by name, with who set it, so that nobody calls such a node in order: ``accepted`` names what is right as it is.
 """
 
@@ -26,7 +26,7 @@ _OTHERS_WRITE, _STICKY = 0o022, 0o1000
 
 
 class Folders(Part):
-    """Folders of ours and those of keys, closed before anything is written into them."""
+    """Owned folders and those of keys, closed before anything is written into them."""
 
     def __init__(self, spec: NodeSpec) -> None:
         keys = sorted({device.key_file.rpartition("/")[0] for device in spec.devices} - {""})
@@ -71,7 +71,7 @@ class Folders(Part):
 
 
 class Settings(Part):
-    """Settings of our devices, written when these stand, and what others set around the mesh, which is told. devices: those that are ours."""
+    """Settings of our devices, written when these exist, and what others set around the mesh, which is reported. devices: the owned ones."""
 
     def __init__(self, spec: NodeSpec, devices: t.Sequence[NodeDevice], reports: bool) -> None:
         self._fabric, self._accepted, self._reports = spec.fabric, spec.accepted, reports
@@ -97,7 +97,7 @@ class Settings(Part):
             for key, good in (("rp_filter", NO_FILTER), ("forwarding", 1)):
                 parts = ("net", "ipv4", "conf", name, key)
                 value = settings.read(*parts)
-                if value is None:  # a new device has what stands in "default"
+                if value is None:  # a new device has what is in "default"
                     value = settings.read("net", "ipv4", "conf", "default", key)
                     value = None if key == "forwarding" else value  # and forwards where the host does
                 if key == "rp_filter":
@@ -116,7 +116,7 @@ class Settings(Part):
     def _read_others(self, todo: Plan) -> None:
         for version in self._versions:
             if version == 6 and all(settings.without_ipv6(name) for name in self._devices):
-                continue  # nothing is passed on, whatever this says; the routes' part names why
+                continue  # nothing is passed on, whatever this is; the routes' part names why
             name = settings.name_of(*FORWARDING[version])
             if settings.read(*FORWARDING[version]) == 0 and name not in self._accepted:
                 who = "; ".join(settings.set_by(*FORWARDING[version])) or "no file of the host sets it"

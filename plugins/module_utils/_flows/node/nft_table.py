@@ -3,7 +3,7 @@
 """One owned table of nftables: gather, plan, apply, verify.
 
 ``desired`` of gather, plan and apply: ``{"table": of plan_table's desired, "owner": text, "adopt": bool, "state": "present"
-or "absent"}``. In its sets ``elements`` are ranges (``PrefixSet.spans(version)``) and ``external`` says that somebody else
+or "absent"}``. In its sets ``elements`` are ranges (``PrefixSet.spans(version)``) and ``external`` means that somebody else
 keeps them once the set is there (decision 35). Rules are lists of statements; ``run``, for the module, has them as nft's text.
 """
 
@@ -49,7 +49,7 @@ def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned
     """Do what was planned, one transaction or three (see nft_plan.Guard); nothing planned, nothing written. Returns stats.
 
     Where anybody changed nftables since gather (kube-proxy does so all day), the table is read and planned again, and what
-    is sent is what it takes then. A table that became somebody else's meanwhile is left alone. Raises LinuxError.
+    is sent is what it takes then. A table that another owner took meanwhile is left alone. Raises LinuxError.
     """
     stats, table = Stats(), desired["table"]
     name = "nftables table {family} {name}".format(**table)
@@ -73,7 +73,7 @@ def apply(desired: t.Mapping[str, t.Any], actual: t.Mapping[str, t.Any], planned
 def run(request: t.Mapping[str, t.Any], check: bool) -> Data:
     """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included.
 
-    request: see parse_table. Raises ValueRefused when it is not understood, LinuxError when the host says no.
+    request: see parse_table. Raises ValueRefused when it is not understood, LinuxError when the host refuses.
     """
     desired = prepare(request)
 

@@ -19,7 +19,7 @@ import typing as t
 from ..._linux import files, programs
 from . import dataplane as node_dataplane, persistence, transaction
 
-#: At boot a device may need the driver of its uplink first; three tries, then the unit fails and says why.
+#: At boot a device may need the driver of its uplink first; three tries, then the unit fails with the reason.
 TRIES, PAUSE_SECONDS = 3, 2
 #: In a node pod: how often the agent looks for another program, and when a watcher that ended is started again (5 s, as its unit has it).
 LOOK_SECONDS, AGAIN_SECONDS = 1.0, 5.0
@@ -68,7 +68,7 @@ def _boot(path: str) -> int:
     for attempt in range(1, TRIES + 1):
         try:
             result = node_dataplane.restore(state)
-        except Exception as err:  # pylint: disable=broad-except  # a unit's last word must be a line, not a traceback
+        except Exception as err:  # pylint: disable=broad-except  # a unit must end with a line, not a traceback
             sys.stderr.write(f"try {attempt}: {err}\n")
             time.sleep(PAUSE_SECONDS)
             continue

@@ -179,13 +179,13 @@ class Devices(WireGuardDevices):
 
     @property
     def usable(self) -> list[NodeDevice]:
-        """Without those whose link is not ours to touch, so that nothing may be routed into it either."""
+        """Without those with a link that we may not touch, so that nothing may be routed into it either."""
         refused = {refusal.object for planned in self.plans for refusal in planned.refused}
         return [device for device in self.rows if device.name not in refused]
 
 
 class Routes(Part):
-    """Routes into the devices. ``gone``: names of devices whose routes go; ``freed``: those of them that went before, and their routes with them.
+    """Routes into the devices. ``gone``: names of devices that lose their routes; ``freed``: those of them that went before, and their routes with them.
 
     A family that the host has switched off is refused alone, by the setting's name: its routes would fail, and all else with them.
     """

@@ -26,7 +26,7 @@ UNIT_ROOT = "/etc/systemd/system"
 HOST_ROOT = "/proc/1/root"
 WANTED_BY = UNIT_ROOT + "/multi-user.target.wants"
 
-#: The module whose ``main()`` the archive runs; it carries what that imports.
+#: The module with the ``main()`` that the archive runs; it carries what that imports.
 AGENT = "_flows.node.node_agent"
 
 _UNIT = """\
@@ -77,7 +77,7 @@ def folder(fabric: str) -> str:
 
 
 def folders(fabric: str) -> list[tuple[str, bool]]:
-    """Every folder of ours on a node, and whether only root may look into it."""
+    """Every owned folder on a node, and whether only root may look into it."""
     code = [] if node_pod.inside() else [(CODE_ROOT, False)]
     return [(STATE_ROOT, False), (folder(fabric), True), *code, (code_folder(fabric), False), (RUN_ROOT, False)]
 
@@ -92,7 +92,7 @@ def state_path(fabric: str) -> str:
 
 
 def candidate_path(fabric: str) -> str:
-    """Where a state lies that waits for its confirmation."""
+    """Where a state is that waits for its confirmation."""
     return folder(fabric) + "/candidate.json"
 
 
@@ -133,7 +133,7 @@ def outcome_path(fabric: str) -> str:
 
 
 def run_files(fabric: str) -> list[str]:
-    """What lies in /run: how the last transaction ended, and what the watcher shows."""
+    """What is in /run: how the last transaction ended, and what the watcher shows."""
     return [outcome_path(fabric), *(f"{RUN_ROOT}/{fabric}-kubespan.{ending}" for ending in ("json", "prom"))]
 
 
@@ -182,7 +182,7 @@ def state_bytes(state: t.Mapping[str, t.Any]) -> bytes:
 
 
 def load_json(path: str) -> dict[str, t.Any] | None:
-    """A map out of a file of ours; None when there is none, somebody else wrote it, or it cannot be read as one."""
+    """A map out of an owned file; None when there is none, somebody else wrote it, or it cannot be read as one."""
     found = files.read_state(path)
     if found is None or found.kind != "file" or not files.is_roots_alone(path):
         return None
@@ -194,7 +194,7 @@ def load_json(path: str) -> dict[str, t.Any] | None:
 
 
 def load_state(fabric: str, candidate: bool = False) -> NodeState | None:
-    """The confirmed state, or the one that waits for its confirmation; None when there is none or it cannot be read as ours.
+    """The confirmed state, or the one that waits for its confirmation; None when there is none or it cannot be read as one.
 
     Raises ValueRefused ``state_of_later_release``.
     """
@@ -304,7 +304,7 @@ def _leave_folders(fabric: str) -> None:
 def gather(
     fabric: str, desired: t.Mapping[str, files.FileState], others: t.Iterable[str] = ()
 ) -> dict[str, files.FileState]:
-    """The files of ours that are there, whether desired or not, and the spare files of these and of ``others``.
+    """The owned files that are there, whether desired or not, and the spare files of these and of ``others``.
 
     Only while the host's lock is held is a spare file certainly a dead writer's.
     """
@@ -334,7 +334,7 @@ def gather(
 
 
 def plan(desired: t.Mapping[str, files.FileState], actual: t.Mapping[str, files.FileState]) -> Plan:
-    """Compare files by kind, mode and content. The text of one that comes or goes as a whole says nothing that its name does not."""
+    """Compare files by kind, mode and content. The text of one that comes or goes as a whole shows nothing that its name does not."""
 
     def sides(one: t.Mapping[str, files.FileState], other: t.Mapping[str, files.FileState]) -> dict[str, t.Any]:
         return {path: state.shown() if path in other else state.brief() for path, state in one.items()}

@@ -19,7 +19,7 @@ Data = dict[str, t.Any]
 
 
 class LeftRoutes(Part):
-    """Routes into devices of ours, which become routes like any other, each in its place and at once."""
+    """Routes into owned devices, which become routes like any other, each in its place and at once."""
 
     def __init__(self, devices: t.Iterable[str]) -> None:
         self._devices = sorted(devices)
@@ -53,7 +53,7 @@ class LeftRoutes(Part):
 
 
 class LeftDevices(GoneDevices):
-    """Devices of ours, which lose the mark by which they are ours and nothing else."""
+    """Owned devices, which lose the mark of their owner and nothing else."""
 
     def plan(self) -> Plan:
         todo = Plan()
@@ -85,6 +85,6 @@ class LeftDevices(GoneDevices):
 
 
 def parts_left(fabric: str, names: t.Sequence[str]) -> t.Iterator[Part]:
-    """What leaves the devices of these names to somebody else; routes first, which are known by the devices that are ours."""
+    """What leaves the devices of these names to somebody else; routes first, which are known by the owned devices."""
     yield LeftRoutes(names)
     yield LeftDevices(fabric, names)

@@ -198,7 +198,7 @@ def _strays(request: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def _sources() -> dict[str, str | None]:
-    """Endpoint of a peer of ours -> the address that packets to it leave with."""
+    """Endpoint of a peer of an owned device -> the address that packets to it leave with."""
     found: dict[str, str | None] = {}
     for device in _devices():
         if device["ours"]:
@@ -254,7 +254,7 @@ def _keys(fabric: str) -> list[Data]:
 
 
 def _key_files(state: t.Any) -> t.Iterator[str]:
-    """The paths that a state of ours names as its devices' keys."""
+    """The paths that an owned state names as its devices' keys."""
     for name, value in state.items() if isinstance(state, dict) else ():
         if name == "private_key_file" and isinstance(value, str):
             yield value
@@ -381,7 +381,7 @@ def _rules() -> list[Data]:
 
 
 def _tables(fabric: str) -> list[Data]:
-    """All tables of nftables with their owners; of ours also the sets with how much is in each."""
+    """All tables of nftables with their owners; of owned ones also the sets with how much is in each."""
     found = []
     for table in users.read_tables():
         row = dict(table, ours=is_our_alias(table["owner"], f"{OWNER}/{fabric}"))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tables of nftables that an operator gives a node with its mesh: part of its one change, so undone and restored with it.
 
-They are those of the module nft_table, ``{name, family, chains, sets}``, and carry the fabric's mark. What was confirmed stands
+They are those of the module nft_table, ``{name, family, chains, sets}``, and carry the fabric's mark. What was confirmed is
 in the node's state; a table that is in it and is not desired any more goes.
 """
 
@@ -139,7 +139,7 @@ def _replaced(rules: t.Iterable[str], chosen: t.Mapping[int, str]) -> t.Iterator
 
 
 class Tables(Part):
-    """Of one run those that come before routes (``early``), or all others and what goes. layout: of the KubeSpan mesh, whose table is its own."""
+    """Of one run those that come before routes (``early``), or all others and what goes. layout: of the KubeSpan mesh, which has a table of its own."""
 
     def __init__(self, spec: NodeSpec, previous: NodeState | None, layout: Layout | None, early: bool) -> None:
         self._reserved = (FAMILY, (layout or Layout()).table_name)
@@ -160,7 +160,7 @@ class Tables(Part):
         todo = [(raw, "present") for raw in self._all if bool(raw.get("before_routes")) == self._early]
         if not self._early:
             gone: dict[tuple[str, str], Raw] = {_name_of(raw): raw for raw in self._previous}
-            if self._everything:  # the node leaves, so tables of which no state tells go too
+            if self._everything:  # the node leaves, so tables that are in no state go too
                 gone = {**{name: {"family": name[0], "name": name[1]} for name in _left_over(self._fabric)}, **gone}
             for name in sorted(set(gone) - {*names, self._reserved}):
                 raw = {"family": name[0], "name": name[1], "optional": bool(gone[name].get("optional"))}

@@ -46,7 +46,7 @@ TRIES, PAUSE_SECONDS = 100, 3.0
 
 
 class NotConfirmed(Exception):
-    """The transaction cannot be confirmed. ``outcome`` says what became of it: rolled_back, unknown, stale_connection."""
+    """The transaction cannot be confirmed. ``outcome`` is what became of it: rolled_back, unknown, stale_connection."""
 
     def __init__(self, outcome: str, message: str, waited: float | None = None) -> None:
         self.outcome, self._waited = outcome, waited
@@ -218,7 +218,7 @@ def _waited(journal: t.Mapping[str, t.Any]) -> Data:
 
 
 def _taken_back(last: t.Mapping[str, t.Any]) -> NotConfirmed:
-    """Only a confirmation that came after the host's patience was over says how late it was: then time was all that it lacked."""
+    """Only a confirmation that came after the host's patience was over shows how late it was: then time was all that it lacked."""
     message = f"the host has put back what it had: {last.get('message')}"
     if not last.get("expired") or not isinstance(last.get("armed_at"), (int, float)):
         return NotConfirmed(ROLLED_BACK, message)
@@ -375,7 +375,7 @@ def dead_man(fabric: str, ident: str, after: float) -> Data | None:
             looked[:] = [(stamp, waiting())]
         return looked[0][1]
 
-    # No journal says that the change was brought to its end, or that the run that armed this has not written it yet, which may take
+    # No journal means that the change was brought to its end, or that the run that armed this has not written it yet, which may take
     # long where many nodes share a machine. That run holds the lock until then, so whoever has the lock knows.
     while not deadman.wait_while(still, deadline - deadman.uptime()):
         try:
@@ -418,7 +418,7 @@ def _is_invalid(fabric: str) -> bool:
 def _lock(fabric: str, ident: str, stack: contextlib.ExitStack) -> str:
     """Take the host's lock onto the stack, "" then. The run that wrote the journal of this very change is ended when it has held
     the lock for too long: a later run may have brought the change to its end, and have begun its own. Whoever else holds it past
-    the bound does not keep an unreachable host unreachable: then this says who it was."""
+    the bound does not keep an unreachable host unreachable: then this returns who it was."""
     name = alias_of(fabric)
     reason = ""
     for patience in (PATIENCE_SECONDS, BOUND_SECONDS):

@@ -131,7 +131,7 @@ def _change_addresses(name: str, work: Data, stats: Stats) -> None:
 def run(request: t.Mapping[str, t.Any], check: bool, last_endpoints: t.Mapping[str, str] | None = None) -> Data:
     """The whole way, for the module: its result as plain JSON, ``diff`` and ``warnings`` included.
 
-    request: see parse_device. Raises ValueRefused when it is not understood, LinuxError when the host says no.
+    request: see parse_device. Raises ValueRefused when it is not understood, LinuxError when the host refuses.
     """
     desired = parse_device(request)
     result, after, dummy = converge(

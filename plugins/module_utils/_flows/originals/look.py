@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What originals there are, what they were told, and whose the objects are that they write: read only, no Secret is asked for."""
+"""What upstream programs there are, their settings, and who owns the objects that they write: read only, no Secret is asked for."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def run(request: t.Mapping[str, t.Any]) -> Row:
 
 
 class Gathered(t.NamedTuple):
-    """What one cluster has. ``fields``: for which the programs are still on record in what is ours; ``unread``: why not all that is left is known."""
+    """What one cluster has. ``fields``: for which the programs are still on record in what is owned; ``unread``: why not all that is left is known."""
 
     seen: Seen
     owners: list[Row]
@@ -85,7 +85,7 @@ class Gathered(t.NamedTuple):
 
 
 def _gather(name: str, client: Client, clusters: Clusters, stay: bool) -> Gathered:
-    """One cluster: workloads, the ConfigMaps that originals mount, ClusterMesh objects, owners, leftovers. ``stay``: ClusterMesh objects are none."""
+    """One cluster: workloads, the ConfigMaps that upstream programs mount, ClusterMesh objects, owners, leftovers. ``stay``: ClusterMesh objects are none."""
     objects: list[t.Any] = []
     for kind in KINDS:
         objects += _listed(client, APPS, kind)
@@ -142,7 +142,7 @@ def _around(client: Client, left: t.Sequence[Left], meshes: bool, unread: list[K
 
 
 def _owners(name: str, client: Client, clusters: Clusters) -> tuple[list[Row], list[Row]]:
-    """Who is on record for what such programs write, and for what of it that is ours they still are."""
+    """Who is on record for what such programs write, and for what of it that is owned they still are."""
     rows, fields = [], []
     lists: dict[Marked, t.Sequence[t.Any]] = {}
     for marked in MARKED:

@@ -42,7 +42,7 @@ class Capability(abc.ABC):
     plurals: t.Collection[str] = ()
     #: Seconds of quiet, and at most, for which changes collect.
     window: tuple[float, float] = (0.02, 0.2)
-    #: The option that says into which clusters it writes.
+    #: The option with the clusters into which it writes.
     into = "clusters"
     #: Whether it writes to clusters at all; then to each of them only while it has the Lease there.
     writes = True
@@ -67,11 +67,11 @@ class Capability(abc.ABC):
         return ()
 
     def orders(self, result: Data) -> Orders:
-        """What nodes have to be told after a run with this result, where that differs from what they were told last."""
+        """What nodes have to be notified of after a run with this result, where that differs from the last notice."""
         return {}
 
     def forget(self) -> None:
-        """Somebody else may have told nodes something. Most capabilities tell them nothing."""
+        """Somebody else may have notified nodes of something. Most capabilities notify them of nothing."""
         return
 
     def _led(self, leads: t.Collection[str]) -> Data | None:
@@ -111,8 +111,8 @@ class CorednsRewrite(Capability):
 
 
 class LoadBalancers(Capability):
-    """Addresses of Services of type LoadBalancer. Nodes are told what to announce by visits; where it is ours that announce, the playbook releases what
-    they have ceased to. What another load balancer announces is released here, once deletions are over."""
+    """Addresses of Services of type LoadBalancer. Node calls notify nodes of what to announce; where our own speakers announce, the playbook releases
+    what they have ceased to. What another load balancer announces is released here, once deletions are over."""
 
     plurals = frozenset(("services", "nodes", "configmaps"))
 
@@ -120,7 +120,7 @@ class LoadBalancers(Capability):
         super().__init__(dict(request, release_spoken=False))
         self._lock = threading.Lock()
         self._balanced: set[tuple[str, str, str]] = set()
-        #: by cluster, what nodes were last asked to announce; and clusters whose nodes somebody else may have told something since
+        #: by cluster, what nodes were last asked to announce; and clusters in which somebody else may have notified nodes of something since
         self._announced: Orders = {}
         self._doubted: set[str] = set()
         #: Clusters in which another load balancer announces; and when Services of theirs went, the first and the last of those not looked at yet.
@@ -147,8 +147,8 @@ class LoadBalancers(Capability):
         return super().keys(cluster, heard)
 
     def playbooks(self, result: Data) -> t.Collection[str]:
-        """That of the capability: where a cluster is seen for the first time whose nodes announce something, since the inventory may say something
-        new of them, or who led before may have ended before his visit; and where something waits to be released."""
+        """That of the capability: where a cluster with nodes that announce something is seen for the first time, since the inventory may have something
+        new of them, or who led before may have ended before his node call; and where something waits to be released."""
         rows = {name: row for name, row in result["load_balancers"].items() if row}
         with self._lock:
             now = {name: _order(row) for name, row in rows.items() if name not in self._announced}
@@ -175,7 +175,7 @@ class LoadBalancers(Capability):
         return found
 
     def forget(self) -> None:
-        """Nodes that announce something are told again."""
+        """Nodes that announce something are notified again."""
         with self._lock:
             self._doubted = set(self._announced)
 

@@ -36,7 +36,7 @@ def entries_of(requests: t.Mapping[str, t.Mapping[str, t.Any]]) -> Entries:
 
 class ControlLoop:
     """``requests``: the options of each capability's module, by the capability's name; not empty. ``playbook(name)`` asks for what needs nodes,
-    ``speak`` tells them what to announce, ``set_ranges`` which pod ranges their peers have; without them the playbook does that, too.
+    ``speak`` notifies them of what to announce, ``set_ranges`` of which pod ranges their peers have; without them the playbook does that, too.
 
     Raises ValueError for what makes no sense; a mesh that makes none is left out, since runs of its playbook report that.
     """
@@ -179,7 +179,7 @@ class ControlLoop:
         return all(worker.look()["whole"] is not None for worker in self.workers)
 
     def dead(self) -> t.Iterator[str]:
-        """Workers whose threads have ended."""
+        """Workers with threads that have ended."""
         for worker in self.workers:
             if not worker.is_alive:
                 yield f"{worker.name}: its thread has ended"

@@ -27,7 +27,7 @@ _PAUSE = 5.0
 
 
 def lease_name(fabric: str) -> str:
-    """The Lease of a fabric's reconciler. Raises ValueRefused for fabrics whose names no object can have."""
+    """The Lease of a fabric's reconciler. Raises ValueRefused for fabrics with names that no object can have."""
     return parse_subdomain("multicluster-reconciler-" + fabric)
 
 

@@ -49,7 +49,7 @@ NODES_ELSEWHERE = ELSEWHERE - {"mesh", "awx.mesh"}
 
 def concerns(holder: str, elsewhere: t.Collection[str] = ELSEWHERE) -> bool:
     """Whether the holder of a lock may write what the reconciler writes, by the playbooks that it names; who names none may."""
-    books = [word for word in holder.split(" ")[1:] if word.endswith((".yml", ".yaml")) or word.startswith(PREFIX)]
+    books = [part for part in holder.split(" ")[1:] if part.endswith((".yml", ".yaml")) or part.startswith(PREFIX)]
     return not books or any(_name(book) not in elsewhere for book in books)
 
 

@@ -3,7 +3,7 @@
 """The reconciler: a service's main program. It keeps in its own process what needs API servers only, and runs playbooks for the rest.
 
 ``python -m ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.program CONFIG``; CONFIG is JSON:
-{fabric, inventory, capabilities: [name], clusters, watch: [{resource, selector, playbooks}], command: [word], window, longest,
+{fabric, inventory, capabilities: [name], clusters, watch: [{resource, selector, playbooks}], command: [argument], window, longest,
 watch_seconds, limit, retry: [first, longest], every, listen: address:port, lock_namespace}.
 """
 
@@ -149,7 +149,7 @@ class Program:
         )
 
     def _followed(self, requests: t.Mapping[str, Data]) -> list[t.Mapping[str, t.Any]]:
-        """The clusters whose nodes are followed: those of the inventory as it is now, with the access that the configuration names for them."""
+        """The clusters of which the nodes are followed: those of the inventory as it is now, with the access that the configuration names for them."""
         given = {str(entry["name"]): entry for entry in self._config["clusters"]}
         now = entries_of(requests)
         return [given.get(str(entry["name"]), entry) for entry in now] if now else list(given.values())

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings of a reconciler, as its inventory says them now: the options that the roles would give their modules.
+"""The settings of a reconciler, as its inventory has them now: the options that the roles would give their modules.
 
-Ansible alone knows what an inventory means, so a play of the roles themselves is run, whose modules note their options and do nothing else.
+Ansible alone knows what an inventory means, so a play of the roles themselves is run: its modules note their options and do nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Data = dict[str, t.Any]
 VARIABLE = "__multicluster_options_to"
 #: What the service follows of the mesh; a fabric without it, or with a mistake in it, has the other capabilities all the same.
 POD_RANGES = "pod_ranges"
-#: Capabilities whose module bears another name; a module notes its options under its own.
+#: Capabilities with a module of another name; a module notes its options under its own.
 _MODULES = {"mcs": "service_imports", POD_RANGES: "mesh_plan"}
 _BOOK = play_path("reconciler_settings.yml")
 #: What Ansible would pass over in silence, and then find no hosts.
@@ -64,7 +64,7 @@ class SettingsReader:
             mesh = found.get(POD_RANGES) or {}
             if mesh.get("mode") != "semaphore" or not mesh.get("clusters"):
                 found.pop(POD_RANGES, None)
-            # without clusters the play has no host, or, where they are no hosts, one that speaks for none
+            # without clusters the play has no host, or, where they are no hosts, one that is for none
             missing = [name for name, options in found.items() if options is None]
             if missing:
                 raise ValueRefused(

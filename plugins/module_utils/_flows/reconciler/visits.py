@@ -1,8 +1,8 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nodes announce, or have as pod ranges of peers, told to all of them in one visit: what changes meanwhile is the next.
+"""What nodes announce, or have as pod ranges of peers, sent to all of them in one node call: what changes meanwhile is the next.
 
-A visit is a short play (playbooks/plays/speakers.yml, pod_ranges.yml) that gets that with it. It asks no API server, takes no lock of the fabric, and
+A node call is a short play (playbooks/plays/speakers.yml, pod_ranges.yml) that gets that with it. It asks no API server, takes no lock of the fabric, and
 changes nothing else on nodes, so it may run alongside plays that write something else. Where it does not succeed on every node, the playbook of
 the capability is asked for, which does all of it and is repeated until it has.
 """
@@ -21,21 +21,21 @@ from .metrics import Metrics
 Data = dict[str, t.Any]
 #: By cluster: {routes: as the module bgp_speaker takes them, left_out: {node: why}}, or the option ``orders`` of the module peer_ranges.
 Orders = dict[str, Data]
-#: Tells nodes; whether all of them have heard.
+#: Notifies nodes; whether all of them were reached.
 Speak = t.Callable[[Orders], bool]
 #: Of the play: the orders.
 VARIABLE = "__load_balancers_orders"
 BOOK = play_path("speakers.yml")
 #: The same of pod ranges.
 RANGES_VARIABLE, RANGES_BOOK = "__pod_ranges_orders", play_path("pod_ranges.yml")
-#: One way to each node and back instead of five, and word of a node that has died, where the inventory does not say otherwise.
+#: One way to each node and back instead of five, and notice of a node that has died, where the inventory does not set otherwise.
 _QUICK = {"ANSIBLE_PIPELINING": "true", "ANSIBLE_SSH_EXTRA_ARGS": "-o ServerAliveInterval=3 -o ServerAliveCountMax=3"}
-#: So often a visit that has to wait looks whether it still has to, in seconds.
+#: So often a node call that has to wait looks whether it still has to, in seconds.
 _PAUSE = 0.2
 
 
 class PlaySpeaker:
-    """Speaks by a short play of ``command``, ansible-playbook with the inventory, which a process alongside this one has in memory from the first on."""
+    """Calls nodes by a short play of ``command``, ansible-playbook with the inventory, which a process alongside this one has in memory from the first on."""
 
     def __init__(
         self, command: t.Sequence[str], seconds: float, stop: threading.Event, log: Log, metrics: Metrics
@@ -66,13 +66,13 @@ class PlaySpeaker:
         self._playbooks.prepare()
 
     def end(self) -> None:
-        """After the visit that is under way."""
+        """After the node call that is under way."""
         self._playbooks.stop()
 
 
 class Visits:
-    """``ask`` may be called from any thread. ``free(cluster)``: whether its nodes may be told now; what waits for that is told the newest word.
-    ``broken()`` is called when not every node could be told. ``name`` and ``done``: in the log and the metrics, and how it ended there.
+    """``ask`` may be called from any thread. ``free(cluster)``: whether its nodes may be notified now; what waits for that is sent in its newest form.
+    ``broken()`` is called when not every node could be notified. ``name`` and ``done``: in the log and the metrics, and how it ended there.
     ``join``: of the orders of a cluster that wait, and later ones, where these are not all of it."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Visits:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """After the visit that is under way, which whoever speaks ends."""
+        """After the node call that is under way; whoever makes it ends it."""
         with self._changed:
             self._stopping = True
             self._changed.notify()

@@ -29,7 +29,7 @@ _REST = 4.0
 
 class Worker:
     """``heard`` may be called from any thread. ``every``: seconds between plans of everything. ``led()``: the clusters that may be written
-    now; nothing is done while there are none. ``playbook(name)`` asks for what needs nodes, ``visit(orders, since)`` for what they are told,
+    now; nothing is done while there are none. ``playbook(name)`` asks for what needs nodes, ``visit(orders, since)`` for what they are notified of,
     ``report_held(name, classes)`` has classes of pairs that are not lost as long as nobody confirms that."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Worker:
             self._changed.notify()
 
     def forget(self) -> None:
-        """Somebody else may have told nodes something: plan everything, and tell them again."""
+        """Somebody else may have notified nodes of something: plan everything, and notify them again."""
         self._capability.forget()
         self.ask_everything()
 

@@ -193,7 +193,7 @@ def _unreachable(settings: t.Iterable[t.Mapping[str, t.Any]], running: t.Mapping
 
 
 def _devices(fabric: Fabric, cluster: t.Any, kubespan: t.Mapping[str, t.Any] | None, mesh: MeshPlan) -> list[Data]:
-    """The WireGuard devices that a node of a cluster shall have: as planned, else as far as the inventory tells."""
+    """The WireGuard devices that a node of a cluster shall have: as planned, else as far as the inventory has them."""
     if kubespan is not None:
         layout = dict(Layout()._asdict(), **kubespan)
         return [{"name": layout["device"], "listen_port": layout["port"], "mtu": MTU}]

@@ -247,7 +247,7 @@ def _get(client: Client, kind: str, short: str) -> t.Any:
 
 
 def _ledger(client: Client) -> dict[str, str]:
-    """Address -> Service, of our records; a damaged one says nothing here, and the plan refuses it by name."""
+    """Address -> Service, of our records; a damaged one gives nothing here, and the plan refuses it by name."""
     found: dict[str, str] = {}
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
     for obj in client.list(path, label_selector="app.kubernetes.io/managed-by=multicluster.network").items:
@@ -288,7 +288,7 @@ def _denied(kinds: t.Mapping[str, t.Sequence[str]]) -> list[Data]:
 
 
 def _failures(clusters: Clusters, mesh: MeshPlan, plans: t.Mapping[str, t.Any]) -> list[Data]:
-    """Each silent cluster once, not once for every capability that asked it."""
+    """Each unreachable cluster once, not once for every capability that asked it."""
     rows: dict[tuple[str, str], Data] = {}
     for source, given in (
         [("mesh", mesh.failures)]

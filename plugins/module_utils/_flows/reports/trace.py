@@ -31,7 +31,7 @@ from ..._values.text import mapping
 from .status import DISCOVERY
 
 Data = dict[str, t.Any]
-#: Where the cluster's DNS has its configuration, unless a task says otherwise.
+#: Where the cluster's DNS has its configuration, unless a task sets another place.
 COREDNS = ("kube-system", "coredns", "Corefile")
 #: Kinds that are read for ends that are nodes or pods alone, and for all others.
 _ALWAYS = {"nodes": "/api/v1/nodes", "pods": "/api/v1/pods"}
@@ -127,7 +127,7 @@ def resolved(
 
 
 def of_pairs(request: t.Mapping[str, t.Any]) -> Data:
-    """The trace of pairs of pods that a verification found silent: their addresses and hosts are known."""
+    """The trace of pairs of pods that a verification found not responding: their addresses and hosts are known."""
     mesh = MeshPlan.from_json(request.get("mesh") or {})
     hosts, number = _hosts(request.get("hosts")), random.randrange(NUMBERS[0], NUMBERS[1] - 1500)
     flows = pairs.flows(request["pairs"], hosts, number, Seen(mesh))
@@ -160,7 +160,7 @@ def _corefile_place(request: t.Mapping[str, t.Any]) -> tuple[str, str, str]:
 def read_cluster(
     client: Client, questions: t.Sequence[ends.Question], corefile: tuple[str, str, str], services: bool = False
 ) -> Data:
-    """What one cluster says (services: in any case with its Services), as parse_cluster takes it. Raises KubeErrors; what the access may not list is named."""
+    """What one cluster has (services: in any case with its Services), as parse_cluster takes it. Raises KubeErrors; what the access may not list is named."""
     read: Data = {"unread": []}
     kinds = dict(_ALWAYS)
     asked = {question.target.kind for question in questions}

@@ -22,7 +22,7 @@ _PAGES = 500
 PROJECT_SECONDS, _ASK_EVERY = 300.0, 2.0
 _FAILED = ("failed", "error", "canceled", "missing")
 _EDGES = {"success": "success_nodes", "failure": "failure_nodes", "always": "always_nodes"}
-#: A path of the same server; what it says leads nowhere else.
+#: A path of the same server; what it returns leads nowhere else.
 _PATH = re.compile(r"/api/(?:[A-Za-z0-9_-]+/)*\Z")
 #: Kinds that are only read: people make them, since they hold secrets or rights.
 _READ_ONLY = {"credentials": "/credentials/", "organizations": "/organizations/"}
@@ -82,7 +82,7 @@ def _api(request: t.Mapping[str, t.Any], path: str) -> JsonApi:
 
 
 def _root(api: JsonApi) -> str:
-    """The path of version 2 below the server's address, as the server says: ``/api/v2`` of AWX, ``/api/controller/v2`` behind AAP's gateway."""
+    """The path of version 2 below the server's address, as the server reports it: ``/api/v2`` of AWX, ``/api/controller/v2`` behind AAP's gateway."""
     found = api.call("GET", "/api/", missing_ok=True)
     controller = str(mapping(found, "apis").get("controller"))
     if _PATH.match(controller):
@@ -302,16 +302,16 @@ class _Loader:
 
     def _edges(self, record: Record, fresh: bool, name: str, node: Data, before: t.Mapping[str, Data]) -> bool:
         changed = False
-        for word, field in _EDGES.items():
+        for edge, field in _EDGES.items():
             path = f"/workflow_job_template_nodes/{before[name]['id']}/{field}/"
             has = set(before[name].get(field) or ())
-            desired = {before[other]["id"] for other in node.get(word) or ()}
+            desired = {before[other]["id"] for other in node.get(edge) or ()}
             for number in sorted(has - desired):
                 changed = self._node_write(
-                    record, fresh, f"{name} -{word}-> {number}", "POST", path, {"id": number, "disassociate": True}
+                    record, fresh, f"{name} -{edge}-> {number}", "POST", path, {"id": number, "disassociate": True}
                 )
             for number in desired - has:
-                changed = self._node_write(record, fresh, f"{name} -{word}-> {number}", "POST", path, {"id": number})
+                changed = self._node_write(record, fresh, f"{name} -{edge}-> {number}", "POST", path, {"id": number})
         return changed
 
     def _node_write(self, record: Record, fresh: bool, what: str, method: str, path: str, body: Data | None) -> bool:

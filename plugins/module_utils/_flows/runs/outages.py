@@ -39,9 +39,9 @@ def counting(
     grace: float,
     forget: bool = False,
 ) -> dict[str, tuple[set[str], list[Write]]]:
-    """{destination: (sources whose outage counts there, writes of its record)}; nothing is read without a grace time.
+    """{destination: (sources with an outage that counts there, writes of its record)}; nothing is read without a grace time.
 
-    ``forget``: no outage counts and the record goes. A destination whose record cannot be read is missing.
+    ``forget``: no outage counts and the record goes. A destination with an unreadable record is missing.
     """
     if not grace:
         return {name: (set() if forget else failed - {name}, []) for name in here}
@@ -86,9 +86,9 @@ def read_record(obj: t.Any) -> dict[str, int]:
 def judge(
     known: t.Mapping[str, int], failed: t.Collection[str], listed: t.Collection[str], now: int, grace: float
 ) -> tuple[set[str], dict[str, int]]:
-    """(sources whose outage counts now, what to remember).
+    """(sources with an outage that counts now, what to remember).
 
-    A time in the future, from a controller whose clock is ahead, starts anew.
+    A time in the future, from a controller with a clock that is ahead, starts anew.
     """
     since = {name: begun for name, begun in known.items() if name not in listed}
     for name in failed:

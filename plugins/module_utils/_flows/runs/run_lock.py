@@ -33,12 +33,12 @@ Report = t.Callable[[Data], None]
 LEASE_SECONDS, RENEWALS = 30.0, 7.5
 #: A cluster that does not answer for so long gets no Lease; the run will say what is wrong with it.
 LOOK_SECONDS = 5.0
-#: How long a cluster is waited for that alone says that another run is at work.
+#: How long a cluster is waited for that alone reports that another run is at work.
 LONE_SECONDS = 30.0
 LONE = "{0}; it is one of fewer than half of the clusters that say so, and a run has the Leases of all, so this run goes on without its Lease"
 #: A run that is over gets so many seconds to give its Leases back before a second one calls it at work.
 ENDING_SECONDS = 20.0
-#: A run that has the lock for so long probably hangs: whoever waits for it is told so.
+#: A run that has the lock for so long probably hangs: whoever waits for it gets a notice of that.
 LONG_SECONDS = 24 * 3600.0
 _POLL = 0.2
 #: The Lease of a workflow is renewed so often while one of its jobs runs.
@@ -74,14 +74,14 @@ def lease_name(fabric: str) -> str:
 
 
 def held_by(key: str, pid: int) -> Data | None:
-    """What the lock's holder says when it is held for that very process, else None."""
+    """The record of the lock's holder when it is held for that very process, else None."""
     record = ask(key)
     mine = record and record.get("pid") == pid and record.get("born") == processes.birth(pid)
     return record if mine else None
 
 
 def ask(key: str) -> Data | None:
-    """What the process that keeps the lock says of it; None when no such process lives."""
+    """The record of the process that keeps the lock; None when no such process lives."""
     try:
         record = read_record(local_lock.folder(), local_lock.file_name(key))
     except OSError:
@@ -169,7 +169,7 @@ class LockHolder:
         return taken
 
     def _wait_until(self, take: t.Callable[[], bool], ask_holder: t.Callable[[], Data], end_watchdog: bool) -> bool:
-        """Until ``take`` says True; False when there is no time left for waiting."""
+        """Until ``take`` returns True; False when there is no time left for waiting."""
         ending = 0.0
         while not take():
             record = ask_holder()
@@ -178,7 +178,7 @@ class LockHolder:
                 and not self._stop.is_set()
                 and ending < ENDING_SECONDS
             ):
-                ending += _POLL  # that run is over and about to give its Leases back: nobody has to be told
+                ending += _POLL  # that run is over and about to give its Leases back: nobody needs a notice
                 self._stop.wait(_POLL)
                 continue
             if (
@@ -319,7 +319,7 @@ def workflow_holder(workflow: str) -> str:
 
 def is_outnumbered(claims: int, clusters: int) -> bool:
     """Whether fewer than half of the clusters say that another run is at work: a run has the Leases of all that answer it, and what one
-    cluster says is its own word, with which it could stop everybody's runs."""
+    cluster reports is its claim alone, with which it could stop everybody's runs."""
     return claims * 2 < clusters
 
 

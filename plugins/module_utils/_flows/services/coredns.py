@@ -106,7 +106,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False, clusters: Clusters 
     if check:
         whole.extend(leaving)
     else:
-        # CoreDNS may read ServiceImports before it is told to, and as long as it does
+        # CoreDNS may read ServiceImports before it is configured to, and as long as it does
         whole = cluster_objects.apply(clusters, whole, before, manager)
         failed = {row["cluster"] for row in clusters.failures}
         edits = {cluster: made for cluster, made in edits.items() if cluster not in failed}
@@ -196,7 +196,7 @@ def _stands(request: t.Mapping[str, t.Any], text: str) -> bool:
     try:
         return has_multicluster(text, request["fabric"])
     except ValueRefused:
-        return False  # the plan says so
+        return False  # the plan reports it
 
 
 def _text(place: Place, config: t.Mapping[str, t.Any] | None) -> str | None:
@@ -212,11 +212,11 @@ def _readable(place: Place, config: t.Mapping[str, t.Any] | None) -> str:
     try:
         return _text(place, config) or ""
     except ValueRefused:
-        return ""  # the plan says so
+        return ""  # the plan reports it
 
 
 def options_of(request: t.Mapping[str, t.Any]) -> dict[str, Options]:
-    """What the blocks of each cluster depend on whose Corefile is ours to edit. The others are members, and are not asked for anything.
+    """What the blocks depend on of each cluster with a Corefile that is edited. The others are members, and are not asked for anything.
 
     Raises ValueRefused for a destination to which nobody gave access.
     """
@@ -346,7 +346,7 @@ def _zone(
         said = "{0}: {1} stands in the Corefile and is not ours; it is left, and so are the rights of its account"
         whole.warnings.append(said.format(cluster, quoted(theirs)))
         return None
-    address, stands = serves_zone(around, fabric, zone), has_multicluster(text, fabric)
+    address, is_there = serves_zone(around, fabric, zone), has_multicluster(text, fabric)
     namespace = place.namespace
     why: tuple[str, str] | None = None
     if address is not None:
@@ -356,12 +356,12 @@ def _zone(
         )
     else:
         given = bool((request.get("versions") or {}).get(cluster) or request.get("version"))
-        why = multicluster.refused(options, given, found, namespace, place.deployment, stands)
+        why = multicluster.refused(options, given, found, namespace, place.deployment, is_there)
     if why is not None:
         whole.refuse(f"zone {cluster}/{zone}", *why)
         return None
     barred = multicluster.plan_rights(cluster, namespace, found, True, field_manager(fabric))[0].refused
-    if barred and not stands:
+    if barred and not is_there:
         whole.refused.extend(barred)  # what is in the way of the rights is in the way of the zone
         return None
     return zone

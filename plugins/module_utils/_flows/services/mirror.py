@@ -164,7 +164,7 @@ def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
         bool(request.get("adopt")),
         request.get("max_deletes"),
         request.get("confirm_empty") or (),
-        [word.replace("_", "-") for word in request.get("honour_annotations") or ()],
+        [text.replace("_", "-") for text in request.get("honour_annotations") or ()],
         copied[0],
         copied[1],
         fabric.exported(),
@@ -424,7 +424,7 @@ def check_namespaces(
     writes: dict[str, list[Write]],
     namespace: str,
 ) -> list[str]:
-    """Clusters whose mirror namespace is to be made; without the permission for that they fail and are not written.
+    """Clusters in which the mirror namespace is to be made; without the permission for that they fail and are not written.
 
     Asked only where something is to be written and nothing was seen in that namespace.
     """
@@ -468,7 +468,7 @@ def _namespace(name: str) -> dict[str, t.Any]:
 
 
 def settle(clusters: Clusters, writes: t.Mapping[str, t.Sequence[Write]], manager: str) -> None:
-    """Look after Endpoints whose Service was made anew: Kubernetes may still take them away with the old one."""
+    """Look after Endpoints of a Service that was made anew: Kubernetes may still take them away with the old one."""
     again = {}
     for name, todo in writes.items():
         names = recreated(todo)

@@ -54,7 +54,7 @@ Grants = dict[str, Grant]
 
 
 class Read(t.NamedTuple):
-    """What was read. ``pods``: sources whose list is complete; ``sets``: local clusters with their target and objects."""
+    """What was read. ``pods``: sources with a complete list; ``sets``: local clusters with their target and objects."""
 
     pods: dict[str, list[t.Any]]
     sets: dict[str, tuple[Target, Objects]]
@@ -159,7 +159,7 @@ def _running(clusters: Clusters, emptied: t.Iterable[Emptied]) -> dict[str, list
 def _outages(
     clusters: Clusters, request: t.Mapping[str, t.Any], read: Read, sources: t.Sequence[str], manager: str
 ) -> dict[str, tuple[set[str], list[Write]]]:
-    """{local cluster: (sources whose outage counts there, writes of its record)}, where the user wants to know."""
+    """{local cluster: (sources with an outage that counts there, writes of its record)}, where the user wants to know."""
     if request.get("on_unreachable", "keep") == "keep" or request.get("state", "present") != "present":
         return {}
     memory = Memory("network-sets", request["fabric"], request.get("record_namespace") or "kube-system", manager)

@@ -48,7 +48,7 @@ Data = dict[str, t.Any]
 Writes = dict[str, list[Write]]
 #: Cuts complete lists down to what a change touches.
 Cut = t.Callable[[t.Mapping[str, Listed]], dict[str, Listed]]
-#: A cluster's own word on its id: versions of the API, and the names under which it is kept.
+#: A cluster's own claim on its id: versions of the API, and the names under which it is kept.
 _ABOUT = ("about.k8s.io/v1beta1", "about.k8s.io/v1alpha1")
 _ID_PROPERTIES = ("cluster.clusterset.k8s.io", "id.k8s.io")
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
@@ -79,7 +79,7 @@ def converge(
 
     ``destinations`` of the request, where there is any: the clusters that are written.
 
-    ``kept``: a caller that writes to a part of the clusters says with it which ones others write to; the rest is only read.
+    ``kept``: a caller that writes to a part of the clusters lists in it which ones others write to; the rest is only read.
 
     With ``cut`` only a part is planned and written; None, with nothing written, where only a plan of everything may decide.
     """
@@ -88,7 +88,7 @@ def converge(
     destinations = chosen(request, fabric)
     owned = destinations | set(request.get("kept") or ())
     whole = Plan()
-    # what is taken away stands in the clusters that are written, so nobody else is asked
+    # what is taken away is in the clusters that are written, so nobody else is asked
     listed = gather(clusters, None if present else sorted(destinations & set(clusters.clients)))
     if cut is not None and (len(listed) < len(clusters.clients) or clusters.failures):
         return None  # what an outage means is a question of everything
@@ -262,14 +262,14 @@ def gather(clusters: Clusters, names: t.Iterable[str] | None = None) -> dict[str
 
 def _read_cluster(client: Client) -> Listed:
     """One LIST for each kind."""
-    (version, exports, imports), services, (discovery, slices, endpoints), namespaces, says = at_once(
+    (version, exports, imports), services, (discovery, slices, endpoints), namespaces, own_id = at_once(
         lambda: _read_api(client),
         lambda: client.list("/api/v1/services").items,
         lambda: _read_endpoints(client),
         lambda: client.list("/api/v1/namespaces").items,
         lambda: _read_id(client),
     )
-    return Listed(exports, imports, services, endpoints, slices, namespaces, version, discovery, says)
+    return Listed(exports, imports, services, endpoints, slices, namespaces, version, discovery, own_id)
 
 
 def _read_api(client: Client) -> tuple[str, t.Sequence[t.Any], t.Sequence[t.Any]]:
@@ -290,7 +290,7 @@ def _read_endpoints(client: Client) -> tuple[str | None, t.Sequence[t.Any], t.Se
 
 
 def _read_id(client: Client) -> str | None:
-    """What the cluster itself says that its id is; nobody has to give us the right to ask."""
+    """The id that the cluster itself reports; nobody has to give us the right to ask."""
     for version in _ABOUT:
         try:
             found = client.list_served(f"/apis/{version}/clusterproperties")
@@ -544,7 +544,7 @@ def _reach(
     written: t.Collection[tuple[str, Key]] | None,
     destinations: t.Collection[str],
 ) -> dict[Id, Reach]:
-    """Where each import stands. written None: as if all was done."""
+    """The state of each import. written None: as if all was done."""
     units = {unit_of(place): place for place in joined.merged}
     failed: dict[Id, set[str]] = {}
     pending: dict[Id, set[str]] = {}
@@ -582,7 +582,7 @@ def take_away(
     manager: str,
     check: bool,
 ) -> Plan:
-    """Everything of ours, and our conditions of exports."""
+    """Remove everything that is owned, and our conditions of exports."""
     writer = Writer(clusters, manager, False)
     writer.done.extend(whole)
     todo = {name: remove_all(here, manager).writes for name, here in heres.items() if name in destinations}

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of what a node announces, and of what says that it can deliver it (documented in doc_fragments/_speaker.py)."""
+"""The options of what a node announces, and of what shows that it can deliver it (documented in doc_fragments/_speaker.py)."""
 
 from __future__ import annotations
 

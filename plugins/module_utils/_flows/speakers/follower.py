@@ -3,7 +3,7 @@
 """What follows the health ports of a node, whatever announces: the speakers of BGP and of layer 2 have it in common.
 
 A play writes a state; a process of the node asks the ports that it names twice a second, decides by ``delivery.py``, carries that out in its own way and
-says in a file what holds. One thing is kept beyond a reboot: that kube-proxy's own port has ever answered.
+writes to a file what holds. One thing is kept beyond a reboot: that kube-proxy's own port has ever answered.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def load_state(path: str, parse: t.Callable[[str], S]) -> S | None:
 
 
 def read_status(path: str) -> Status:
-    """What a follower says that holds; {} when there is no word of it."""
+    """The state that a follower reports; {} when there is none."""
     try:
         status = json.loads((files.content(path) or b"{}").decode("utf-8"))
     except ValueError:
@@ -71,7 +71,7 @@ def read_status(path: str) -> Status:
 
 
 class Ports:
-    """What the ports of this node have said. ``kept``: the file that says of kube-proxy's own port that it has ever answered."""
+    """What the ports of this node have said. ``kept``: the file that records of kube-proxy's own port that it has ever answered."""
 
     def __init__(self, kept: str) -> None:
         self.memory: dict[int, Heard] = {}
@@ -112,7 +112,7 @@ class Ports:
 
 
 class Follower:
-    """Rounds over one memory. ``reported``: what the status file says."""
+    """Rounds over one memory. ``reported``: what the status file has."""
 
     lock = ""
 

@@ -175,7 +175,7 @@ def mapped(opened: OpenRun, result: Result) -> Plan:
 
 
 class OpenRun(t.NamedTuple):
-    """What every run begins with. ``names``: side -> cluster; ``stores`` only of sides whose access can be used."""
+    """What every run begins with. ``names``: side -> cluster; ``stores`` only of sides with usable access."""
 
     options: Options
     clusters: Clusters
@@ -227,7 +227,7 @@ def sides(request: t.Mapping[str, t.Any], desired: t.Sequence[str]) -> dict[str,
 
 
 class TwinsLease(Lease):
-    """The lock of the network side, in the namespace of the twins: who has not got that one is told what makes it."""
+    """The lock of the network side, in the namespace of the twins: who has not got that one gets a message with what makes it."""
 
     def acquire(self, wait: float = 0.0, stop: threading.Event | None = None) -> None:
         try:

@@ -32,7 +32,7 @@ from .store import gather
 
 
 class Target(t.NamedTuple):
-    """A load balancer whose traffic reaches an interface."""
+    """A load balancer with traffic that reaches an interface."""
 
     load_balancer: str
     address: str
@@ -41,7 +41,7 @@ class Target(t.NamedTuple):
 
 
 def targets_of_interfaces(view: View) -> dict[str, list[Target]]:
-    """Interface twin -> the load balancers of its own network whose routing names one of its addresses."""
+    """Interface twin -> the load balancers of its own network with routing to one of its addresses."""
     routed: dict[tuple[str, str], list[Target]] = {}
     for balancer in view.twins(LOAD_BALANCER):
         routing = view.twin(LOAD_BALANCER_ROUTING, name(balancer))
@@ -67,7 +67,7 @@ class Orphan(t.NamedTuple):
 
 
 def orphans(view: View) -> list[Orphan]:
-    """Twins without source, and IDs and addresses whose claimer is gone; lists that were not read are left out."""
+    """Twins without source, and IDs and addresses without their claimer; lists that were not read are left out."""
     found: list[Orphan] = []
     for kind in KINDS:
         try:
@@ -128,7 +128,7 @@ def run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def interface_rows(view: View) -> Rows:
-    """Each interface of the network side: where it is, whose, and which load balancers and gateways serve it (decision 27)."""
+    """Each interface of the network side: where it is, its owner, and which load balancers and gateways serve it (decision 27)."""
     try:
         twins = view.twins(NETWORK_INTERFACE)
         targets, gateways = targets_of_interfaces(view), served_by(view)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The way back to the original: twins stay as they are and are on record as its own, so that what it applies next changes nothing (decision 54)."""
+"""The way back to the upstream program: twins stay as they are and are on record as its own, so that what it applies next changes nothing (decision 54)."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]
 
 
 def _of_tenant(kind: str, twin: Object, options: t.Any) -> bool:
-    """Whether it is a twin at all, and of the one namespace if only that is handed back."""
+    """Whether it is a twin at all, and of the one namespace if only that is given back."""
     source = linked(kind, twin, options.profile)
     return source is not None and options.watch_namespace in ("", source.namespace)
 
 
 def _writes(opened: OpenRun, objects: t.Iterable[Object]) -> list[_Write]:
-    """What we applied, and what only we are on record for by it, is the original's. What was patched alongside that is nobody's in the way."""
+    """What we applied, and what only we are on record for by it, becomes the upstream program's. What was patched alongside that is in nobody's way."""
     manager, heir = opened.options.profile.field_manager, PROFILES[opened.options.profile.name].field_manager
     found = []
     for obj in objects if manager != heir else ():

@@ -64,7 +64,7 @@ class ApiStore:
     def apply(self, manifest: Object, manager: str) -> dict[str, t.Any]:
         path = self._path(*key_of(manifest))
         answer = self._ask(lambda: self.client.apply(path, manifest, manager, force=True))
-        # the network side fills in fields of its own; for ours, nobody else stays on record
+        # the network side fills in fields of its own; for the owned ones, nobody else stays on record
         return self._ask(lambda: take_alone(self.client, path, manifest, answer, manager, whole=False))
 
     def patch(self, key: Key, body: Object, status: bool = False) -> dict[str, t.Any] | None:

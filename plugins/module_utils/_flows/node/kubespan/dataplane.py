@@ -156,7 +156,7 @@ class KubespanDataplane(Part):
         return {}
 
     def plan(self) -> Plan:
-        """Everything that differs, for people. A device that is not ours keeps all the rest away."""
+        """Everything that differs, for people. An unowned device keeps all the rest away."""
         todo = self._decide()
         live = self.actual["wireguard"].peers
         refusal = None
@@ -172,7 +172,7 @@ class KubespanDataplane(Part):
 
     def _decide(self) -> Plan:
         self.desired = self._device()
-        # an endpoint that rotation picked is written whatever the last handshake says
+        # an endpoint that rotation picked is written whatever the last handshake is
         self.device = wireguard_device.plan(self.desired, self.actual, dict.fromkeys(self.endpoints, ""))
         self.table_request = self._table()
         self.table = nft_table.plan(self.table_request, self.table_actual)
@@ -356,7 +356,7 @@ class KubespanDataplane(Part):
         return total(*parts)
 
     def verify(self) -> list[str]:
-        """Read back; of a device that is not ours nothing was written."""
+        """Read back; of an unowned device nothing was written."""
         if self.refused:
             return []
         self._secrets = {}
@@ -427,7 +427,7 @@ def put_back_steering(before: t.Mapping[str, t.Any] | None) -> None:
 
 
 def put_back_routes(before: t.Mapping[str, t.Any] | None) -> None:
-    """Last part of a rollback, when the device stands again."""
+    """Last part of a rollback, when the device exists again."""
     if before is not None and before["routes"]:
         _restore_routes(make_layout(**before["layout"]), before["routes"])
 

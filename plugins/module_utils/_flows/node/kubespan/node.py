@@ -298,7 +298,7 @@ class KubespanNode(Part):
     def apply(self) -> Data:
         """Identity and secret, before anything that uses them."""
         paths = self._changed_files()
-        files.make_folder(persistence.folder(self.fabric), 0o700)  # the device's key lies there, too
+        files.make_folder(persistence.folder(self.fabric), 0o700)  # the device's key is there, too
         if identity_path(self.fabric) in paths:
             if isinstance(self.identity["node_id"], Pending):
                 self.identity["node_id"] = make_node_id(os.urandom(32))

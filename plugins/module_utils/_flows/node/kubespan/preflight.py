@@ -23,7 +23,7 @@ def gather(
 ) -> Data:
     """The facts of kubespan_preflight.conflicts. owner: our mark; leaving: our devices that go before the mesh's comes. Raises LinuxError.
 
-    What is ours is distinguished from others' by the same marks as everywhere, so a host that runs the mesh has no conflicts.
+    What is owned is distinguished from others' by the same marks as everywhere, so a host that runs the mesh has no conflicts.
     """
     links, wireguard = users.read_link_kinds(), users.read_wireguard()
     served = {device["name"] for device in wireguard}
@@ -47,7 +47,7 @@ def gather(
         "udp_ports": [port for port in users.read_udp_ports() if port not in own],
         "tables": tables,
         "marks": marks,
-        # our device's own filter is ours to set; the larger one counts
+        # the filter of our own device is set by us; the larger one counts
         "rp_filter": {"all": settings.reverse_path_filter("all")},
     }
 
@@ -55,5 +55,5 @@ def gather(
 def find(
     layout: Layout, owner: str, gen: Generation = GENERATIONS["current"], leaving: t.Collection[str] = ()
 ) -> list[Conflict]:
-    """What stands in the way of a mesh on this host, errors first. Raises LinuxError."""
+    """What is in the way of a mesh on this host, errors first. Raises LinuxError."""
     return conflicts(gather(layout, owner, gen, leaving), layout, gen)

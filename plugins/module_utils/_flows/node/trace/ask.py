@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The names of a trace's flows, asked where the source would ask them: what its DNS server says, alongside what the cluster's objects make expected."""
+"""The names of a trace's flows, asked where the source would ask them: what its DNS server answers, alongside what the cluster's objects make expected."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def parse_names(raw: t.Mapping[str, t.Any]) -> Names | None:
 
 
 def ask_names(rows: t.Iterable[t.Mapping[str, t.Any]], places: t.Mapping[str, str | None], wait: float) -> list[Data]:
-    """[{flow, server, outcome, name, addresses, detail}]. places: network namespace by flow. A server that is silent is asked once from each of them."""
+    """[{flow, server, outcome, name, addresses, detail}]. places: network namespace by flow. A server that does not respond is asked once from each of them."""
     found: list[Data] = []
     known: dict[tuple[t.Any, ...], dns_query.Answer] = {}
     unreachable: set[tuple[str | None, str]] = set()

@@ -156,7 +156,7 @@ def read_devices() -> list[Data]:
 
 
 def _sets(fabric: str) -> list[Data]:
-    """Sets of addresses in tables of ours, each as the ranges that are in it: first and last address as numbers."""
+    """Sets of addresses in owned tables, each as the ranges that are in it: first and last address as numbers."""
     found = []
     for table in users.read_tables():
         if not is_our_alias(table["owner"], f"{OWNER}/{fabric}"):

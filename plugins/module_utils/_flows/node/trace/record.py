@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a trace keeps of the kernel's events: which flow each belongs to, in which direction, and no more of them than fits.
 
-The kernel tells of every packet with one of our numbers. Whether it is ours its addresses say: those that the flow has,
-and those that it was given here on its way (by NAT). Packets of others who happen to use a number of ours are left out,
-also those of another flow of ours that NAT gave this number for a port.
+The kernel reports every packet with one of our numbers. Whether it is a traced one its addresses show: those that the flow has,
+and those that it was given here on its way (by NAT). Packets of others who happen to use such a number are left out,
+also those of another traced flow that NAT gave this number for a port.
 """
 
 from __future__ import annotations
@@ -165,12 +165,12 @@ class Record:
         return self._by_addresses(headers)
 
     def _error_of(self, index: int, headers: Headers, direction: str) -> tuple[int | None, str]:
-        """Flows may share a number; then it is that one to whose end the error goes."""
+        """Flows may share a number; then it is the one with the end that the error goes to."""
         found = [other for other in self._by_number[self._flows[index].mark] if headers.dst in self._known[other]]
         return (found[0] if found else None), direction
 
     def _same(self, headers: Headers, before: _Packet) -> bool:
-        """Whether a number of a packet still stands for the packet that it stood for: addresses change on the way, never all of it."""
+        """Whether a number of a packet still means the packet that it meant before: addresses change on the way, never all of it."""
         was = before.headers
         if (
             headers.protocol != was.protocol
@@ -290,7 +290,7 @@ class Record:
             self._last.setdefault(index, collections.deque(maxlen=self._half)).append(row)
 
     def result(self) -> Data:
-        """{events, counts: {flow: all that there were}, others: packets with our numbers that were not ours}."""
+        """{events, counts: {flow: all that there were}, others: packets with our numbers that were not traced}."""
         rows = [self._row(kept) for index in self._first for kept in (*self._first[index], *self._last.get(index, ()))]
         counts = {self._flows[index].id: count for index, count in self._counts.items()}
         return {

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The follower of a node's BGP speaker: it announces what the node can deliver, by its kube-proxy's word, with or without a play.
+"""The follower of a node's BGP speaker: it announces what the node can deliver, as its kube-proxy reports it, with or without a play.
 
-A play writes ``speaker.json``: the routers, and networks with the ports that speak for them. The follower is the only one that tells the daemon
-of networks: it asks those ports (``delivery/follower.py``) and tells the daemon what has changed, over its socket, so that sessions and all other routes
-stay. The daemon starts with what is right at that moment (``start``). What the follower knows lies in ``/run``.
+A play writes ``speaker.json``: the routers, and networks with the health ports of each. The follower is the only one that configures the daemon's
+networks: it asks those ports (``delivery/follower.py``) and sends the daemon what has changed, over its socket, so that sessions and all other routes
+stay. The daemon starts with what is right at that moment (``start``). What the follower knows is in ``/run``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VERSION = 1
 
 
 class Daemon(t.Protocol):
-    """A program that speaks BGP: how it is kept and asked, and how its configuration is written and compared."""
+    """A BGP daemon: how it is kept and asked, and how its configuration is written and compared."""
 
     def config_file(self) -> str: ...
     def group(self) -> int: ...
@@ -90,7 +90,7 @@ RUNNING = "running"
 
 
 class State(t.NamedTuple):
-    """What a play wants: ``digest`` tells one state from another."""
+    """What a play wants: ``digest`` distinguishes one state from another."""
 
     daemon: str
     speaker: Speaker
@@ -112,7 +112,7 @@ class State(t.NamedTuple):
 
 
 def parse_state(text: str) -> State:
-    """Of ``speaker.json``. Raises ValueRefused, and ValueError for what is not ours."""
+    """Of ``speaker.json``. Raises ValueRefused, and ValueError for what is no such state."""
     given = json.loads(text)
     if not isinstance(given, dict) or given.get("version") != VERSION:
         raise ValueError("this is no state of a speaker")
@@ -142,7 +142,7 @@ def load_state() -> State | None:
 
 
 class Follower(follower.Follower):
-    """Tells the daemon of the networks that this node can deliver."""
+    """Has the daemon announce the networks that this node can deliver."""
 
     lock = "multicluster-bgp"
 
@@ -228,12 +228,12 @@ def read_running() -> str | None:
 
 
 def read_status() -> follower.Status:
-    """What the follower says that holds; {} when there is no word of it."""
+    """The state that the follower reports; {} when there is none."""
     return follower.read_status(STATUS)
 
 
 def parse_since(found: t.Any) -> dict[str, int]:
-    """Of a status file that may be of a former release, or be no word of ours."""
+    """Of a status file that may be of a former release, or written by somebody else."""
     rows = found.items() if isinstance(found, dict) else ()
     return {
         str(network): when
@@ -252,7 +252,7 @@ def announced(daemon: Daemon) -> tuple[list[str], list[str]]:
 
 
 def running_daemon() -> Daemon:
-    """The one that the follower speaks of."""
+    """The one that the follower reports."""
     return DAEMONS.get(str(read_status().get("daemon")), DAEMONS[FRR])
 
 

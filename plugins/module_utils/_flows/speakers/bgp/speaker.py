@@ -31,7 +31,7 @@ from ..follower import unit_text
 from . import follow as speaker_follow
 from .follow import FOLDER, KEPT, STATE, STATUS
 
-#: The module whose ``main()`` the archive runs; it carries what that imports.
+#: The module with the ``main()`` that the archive runs; it carries what that imports.
 AGENT = "_flows.speakers.bgp.agent"
 CODE = "/usr/local/lib/multicluster-network-bgp/speaker.pyz"
 _UNITS = "/etc/systemd/system/"
@@ -46,7 +46,7 @@ FORMER = FOLDER + "/bgpd.conf"
 #: What a run that was killed has written and started nothing for.
 UNFINISHED = FOLDER + "/unfinished"
 PORT = 179
-#: FRR's own files, in which a session to the same router would fight with ours.
+#: FRR's own files, in which a session to the same router would fight with that of this speaker.
 UNOWNED = ("/etc/frr/frr.conf", "/etc/frr/bgpd.conf")
 #: Of whoever changes the state, alongside the follower's own; so long another one may take.
 LOCK, LOCK_SECONDS = "multicluster-bgp-state", 120.0
@@ -75,7 +75,7 @@ class RolledBack(Exception):
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """The module's result. Raises ValueRefused for options that make no sense or that the daemon refuses, RolledBack, LinuxError.
 
-    One at a time: a visit that only changes routes must not put back what a play that comes at the same time has changed.
+    One at a time: a node call that only changes routes must not put back what a play that comes at the same time has changed.
     """
     with contextlib.nullcontext() if check else HostLock(LOCK, LOCK_SECONDS):
         return _run(request, check)
@@ -134,7 +134,7 @@ def _companions(desired: t.Iterable[str]) -> list[str]:
 
 
 def _run_routes_only(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
-    """What a speaker that stands announces; all else stays as a whole run left it. Raises ValueRefused ``no_speaker``, and as run."""
+    """What a configured speaker announces; all else stays as a whole run left it. Raises ValueRefused ``no_speaker``, and as run."""
     plan, before = Plan(), files.read_state(STATE)
     if before is None or speaker_follow.load_state() is None:
         raise ValueRefused(
@@ -156,8 +156,8 @@ def _run_routes_only(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t
 
 
 def _sessions() -> dict[str, bool]:
-    """Router -> whether its session stands, by the daemon that runs."""
-    return {name: word == "Established" for name, word in speaker_follow.running_daemon().sessions().items()}
+    """Router -> whether its session is established, by the daemon that runs."""
+    return {name: state == "Established" for name, state in speaker_follow.running_daemon().sessions().items()}
 
 
 def _given(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -180,7 +180,7 @@ def _routes(routes: t.Iterable[Desired]) -> list[dict[str, t.Any]]:
 
 
 def _neighbour(row: t.Mapping[str, t.Any], source: str) -> dict[str, t.Any]:
-    """A router with the password itself, wherever that stands, and the node's address of its family. Raises ValueRefused, LinuxError."""
+    """A router with the password itself, wherever that is stored, and the node's address of its family. Raises ValueRefused, LinuxError."""
     found = {name: value for name, value in row.items() if value is not None and name != "password_file"}
     if not found.get("source_ip") and parse_address(row["address"]).version != parse_address(source).version:
         found["source_ip"] = _source([row])
@@ -257,7 +257,7 @@ def _no_rival(neighbours: t.Iterable[t.Any], allowed: t.Any) -> None:
 
 def _rivals(neighbours: t.Iterable[t.Any], source: str) -> dict[str, str]:
     """Router -> a sentence on another program of this node that has a session with it from our address, such as the speaker of a load balancer
-    from which Services come. A router keeps one session of an address: ours would not come up, or end the other one's."""
+    from which Services come. A router keeps one session of an address: this speaker's would not come up, or end the other one's."""
     routers = {one.address: one.source or source for one in neighbours}
     text = (
         "this node's {0} (process {1}) has a session with {2} from {3}, and a router keeps one of each address: end that first, "
@@ -274,7 +274,7 @@ def _rivals(neighbours: t.Iterable[t.Any], source: str) -> dict[str, str]:
 
 
 def _shown(path: str, state: FileState) -> dict[str, t.Any]:
-    """For a plan: of the follower's state what the daemon is told when everything can be delivered, and what that depends on."""
+    """For a plan: of the follower's state what the daemon is sent when everything can be delivered, and what that depends on."""
     if path != STATE:
         return state.shown()
     try:
@@ -314,7 +314,7 @@ def _apply(
 
 
 def _put(before: t.Mapping[str, FileState | None], desired: t.Mapping[str, FileState], seconds: float) -> None:
-    """The files, the state last; then what has to start, and the follower's word that all of it holds. Raises ValueRefused, OSError."""
+    """The files, the state last; then what has to start, and the follower's report that all of it holds. Raises ValueRefused, OSError."""
     changed = {path for path in desired if before.get(path) != desired[path]} | (
         unfinished.left(UNFINISHED) & set(desired)
     )
@@ -358,7 +358,7 @@ def _end(path: str) -> None:
 
 
 def _start(unit: str, keep_routes: bool = False) -> None:
-    """``keep_routes``: without a last word to routers, which keep the routes for a daemon that comes back (graceful restart)."""
+    """``keep_routes``: without a last message to routers, which keep the routes for a daemon that comes back (graceful restart)."""
     if unit not in (frr.ZEBRA_UNIT, frr.BFD_UNIT):  # those come along with the daemon
         command.systemctl("enable", unit)
     if keep_routes:
@@ -385,7 +385,7 @@ def _wait_until_followed(state: FileState, seconds: float) -> None:
 
 
 def _wait_for(stood: t.Mapping[str, bool], seconds: float) -> None:
-    """Sessions that stood must stand again; those that never did are only reported. Raises ValueRefused ``session_lost``."""
+    """Sessions that were established must be so again; those that never were are only reported. Raises ValueRefused ``session_lost``."""
     needed = {name for name, up in stood.items() if up}
     deadline = time.monotonic() + seconds
     while systemd.running():
@@ -411,7 +411,7 @@ def _put_back(before: t.Mapping[str, FileState | None], desired: t.Mapping[str, 
             systemd.reload_units()
             command.systemctl("restart", frr.UNIT)
         return
-    with contextlib.suppress(ValueRefused, OSError):  # it says what it could not do; what broke is reported anyway
+    with contextlib.suppress(ValueRefused, OSError):  # what cannot be put back is left; what broke is reported anyway
         _put({path: desired.get(path) for path in before}, former, seconds)
 
 

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The follower of a node's layer 2 speaker: what the node can deliver, by its kube-proxy's word, with or without a play.
+"""The follower of a node's layer 2 speaker: what the node can deliver, as its kube-proxy reports it, with or without a play.
 
-A play writes ``speaker.json``: the groups, the addresses of each, and the ports that speak for them. The follower asks those ports twice a second and says
-in a file for each group whether this node can deliver; keepalived reads it at once and hands the group over to the next node, or stands by again.
+A play writes ``speaker.json``: the groups, the addresses of each, and their health ports. The follower asks those ports twice a second and writes
+to a file for each group whether this node can deliver; keepalived reads it at once and hands the group over to the next node, or is its backup again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ YES, NO = b"0\n", b"1\n"
 
 
 class State(t.NamedTuple):
-    """What a play wants. ``left_out``: why this node announces nothing, or nothing; ``digest`` tells one state from another."""
+    """What a play wants. ``left_out``: why this node announces nothing, or nothing; ``digest`` distinguishes one state from another."""
 
     segment: Segment
     interface: str
@@ -43,7 +43,7 @@ class State(t.NamedTuple):
 
 
 def parse_state(text: str) -> State:
-    """Of ``speaker.json``. Raises ValueRefused, and ValueError for what is not ours."""
+    """Of ``speaker.json``. Raises ValueRefused, and ValueError for what is no such state."""
     given = json.loads(text)
     if not isinstance(given, dict) or given.get("version") != VERSION:
         raise ValueError("this is no state of a layer 2 speaker")
@@ -62,7 +62,7 @@ def load_state() -> State | None:
 
 
 class Follower(follower.Follower):
-    """Tells keepalived of each group whether this node can deliver."""
+    """Reports to keepalived for each group whether this node can deliver."""
 
     lock = "multicluster-layer2"
 
@@ -128,7 +128,7 @@ def _write_groups(state: State, delivered: t.Container[str]) -> None:
 
 
 def read_status() -> follower.Status:
-    """What the follower says that holds; {} when there is no word of it."""
+    """The state that the follower reports; {} when there is none."""
     return follower.read_status(STATUS)
 
 
@@ -175,7 +175,7 @@ def clean() -> list[str]:
 
 
 def config_digest() -> bytes:
-    """Of what keepalived reads when it starts or is told to; empty for nothing."""
+    """Of what keepalived reads when it starts or reloads; empty for nothing."""
     found = files.content(keepalived.CONFIG)
     return hashlib.sha256(found).hexdigest().encode("ascii") if found is not None else b""
 
@@ -186,7 +186,7 @@ def note_loaded() -> None:
 
 
 def is_loaded() -> bool:
-    """Whether what runs is what stands in the file: a play may have been killed between writing it and telling keepalived."""
+    """Whether what runs is what is in the file: a play may have been killed between writing it and notifying keepalived."""
     found = files.read_state(keepalived.LOADED)
     return found is not None and found.content == config_digest()
 

@@ -29,7 +29,7 @@ from ..follower import unit_text
 from . import follow
 from .follow import KEPT, STATE, STATUS
 
-#: The module whose ``main()`` the archive runs.
+#: The module with the ``main()`` that the archive runs.
 AGENT = "_flows.speakers.layer2.agent"
 CODE = "/usr/local/lib/multicluster-network-layer2/speaker.pyz"
 UNIT = "/etc/systemd/system/" + keepalived.UNIT
@@ -54,7 +54,7 @@ _ALL_ANSWER = (
 
 
 class Place(t.NamedTuple):
-    """Where the node is on its segment: the interface, and the networks whose addresses neighbours ask for there."""
+    """Where the node is on its segment: the interface, and the networks with the addresses that neighbours ask for there."""
 
     interface: str
     networks: tuple[Network, ...]
@@ -63,7 +63,7 @@ class Place(t.NamedTuple):
 def run(request: t.Mapping[str, t.Any], check: bool = False) -> dict[str, t.Any]:
     """The module's result. Raises ValueRefused for options that make no sense or that keepalived refuses, LinuxError.
 
-    One at a time: a visit that only changes routes must not put back what a play that comes at the same time has changed.
+    One at a time: a node call that only changes routes must not put back what a play that comes at the same time has changed.
     """
     with contextlib.nullcontext() if check else HostLock(LOCK, LOCK_SECONDS):
         return _run(request, check)
@@ -113,7 +113,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
 
 
 def _with_state(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What a speaker that stands has been told, with the news of the request. Raises ValueRefused ``no_speaker``."""
+    """What a configured speaker has been given, with the news of the request. Raises ValueRefused ``no_speaker``."""
     state, found = follow.load_state(), files.read_state(STATE)
     given = json.loads(found.content.decode("utf-8")) if found is not None and state is not None else {}
     if "networks" not in given:  # of a release that did not remember them
@@ -188,7 +188,7 @@ def _place(request: t.Mapping[str, t.Any], segment: Segment, links: t.Sequence[L
 
 
 def _no_rival(state: follow.State, links: t.Sequence[Link]) -> None:
-    """Raises ValueRefused for what would make two nodes answer for one address, or the node's own keepalived hear ours."""
+    """Raises ValueRefused for what would make two nodes answer for one address, or the node's own keepalived receive this speaker's messages."""
     numbers = {group.number for group in state.segment.groups}
     paths = [UNOWNED[0], *(f"{UNOWNED[1]}/{name}" for name in files.list_folder(UNOWNED[1]))]
     for path in paths:
@@ -285,11 +285,11 @@ def _absent(plan: Plan, check: bool) -> None:
 
 
 def _take_away(paths: t.Iterable[str]) -> None:
-    # keepalived ends with a last word, so that the next node takes over at once
+    # keepalived ends with a last message, so that the next node takes over at once
     for unit in (FOLLOWER, keepalived.UNIT):
         systemd.retire(unit)
         command.systemctl("disable", unit)
-    with contextlib.suppress(ValueError):  # a state that nobody can read says of no address
+    with contextlib.suppress(ValueError):  # a state that nobody can read names no address
         follow.clean()
     for path in (*paths, KEPT, STATUS, UNFINISHED):
         files.remove(path)
