@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""coredns_rewrite without a process of its own, where it may, with what the inventory says."""
+"""coredns_rewrite without a process of its own, where it may, with the inventory's settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ActionModule(Kept, InventoryAction):
     written = "destinations"
 
     def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
-        """All clusters of the inventory are members, where the task names none itself, and those with nodes of ours are edited (decision 66)."""
+        """All clusters of the inventory are members, where the task names none itself, and those with managed nodes are edited (decision 66)."""
         if "members" not in options and "clusters" not in options:
             options["members"] = [str(host) for host in self.groups.get(self.clusters_group, ())]
             if not options.get("destinations"):

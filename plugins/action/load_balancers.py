@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""load_balancers without a process of its own, where it may, with what the inventory says, or only its options for the reconciler."""
+"""load_balancers without a process of its own, where it may, with the inventory's settings, or only its options for the reconciler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ActionModule(Kept, LoadBalancerAction):
     module = load_balancers
 
     def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> str | None:
-        """The settings, each with what the task says of all clusters."""
+        """The settings, each with the task's options for all clusters."""
         if boolean(options.pop("pending", False)) and not self._pending():
             self.keeps = False
             return "this run has found nothing that is to be given back"

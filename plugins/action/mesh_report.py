@@ -69,7 +69,7 @@ class _Report(ActionBase):
     _requires_connection = False
 
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """The report under one name: Ansible reads some of its parts itself where they stand alone."""
+        """The report under one name: Ansible reads some of its parts itself where they are at the top level."""
         result, variables = super().run(tmp, task_vars), task_vars or {}
         unused, options = self.validate_argument_spec(OPTIONS)
         try:

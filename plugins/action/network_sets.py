@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""network_sets without a process of its own, where it may, with what the inventory says."""
+"""network_sets without a process of its own, where it may, with the inventory's settings."""
 
 from __future__ import annotations
 

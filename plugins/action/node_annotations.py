@@ -25,7 +25,7 @@ def unpublished(
 ) -> dict[str, t.Any]:
     """Cluster -> node -> annotations that differ from what the clusters hold; empty on a converged fabric.
 
-    mesh: the plan; results: host -> its result of node_dataplane. adopt: whose they are counts too, which only a Node itself says.
+    mesh: the plan; results: host -> its result of node_dataplane. adopt: their owner counts too, which only a Node itself has.
     """
     if not mesh.spans_nodes:
         keys = {host: found["public_keys"] for host, found in results.items() if found.get("public_keys")}

@@ -260,7 +260,7 @@ class ActionModule(Kept, NodeDataplane):
 
 
 def without_answer(status: t.Any, errors: str) -> str:
-    """What is to be mended on a node where the module ended without an answer. status: of its shell; errors: what that printed."""
+    """What is to be fixed on a node where the module ended without an answer. status: of its shell; errors: what that printed."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     said = lines[-1][:300] if lines else "it said nothing"
     if status in _NOT_STARTED:

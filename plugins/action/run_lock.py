@@ -144,7 +144,7 @@ class ActionModule(ActionBase):
         """What is wrong with names that were given on the command line, and which of the inventory's have changed.
 
         A single playbook validates nothing, and a name that nothing reads would leave out what it should have said: a limit, a state.
-        All else that the inventory says is the business of ``validate``.
+        All else in the inventory is the business of ``validate``.
         """
         given, found = load_extra_vars(self._loader), []
         names = {str(name): ["command line"] for name in given if not str(name).startswith(("ansible_", "__"))}

@@ -71,10 +71,10 @@ def run_outcome(
         earlier = earlier or (list(given[kept.PLAN].get("refused_before") or ()) if kept.PLAN in given else [])
         if not verdict and kept.REPORT in given:
             verdict = given[kept.REPORT].get("report") or {}
-        speaks = (
+        is_speaker = (
             str(host) == SPEAKER and SPEAKER not in declared
-        )  # it has what the group all says, and is nobody's node
-        if str(host) in clusters or speaks or "multicluster_cluster" not in given:
+        )  # it has the variables of the group all, and is nobody's node
+        if str(host) in clusters or is_speaker or "multicluster_cluster" not in given:
             if str(host) in clusters and str(host) in gone:
                 lost[str(host)] = ("", "failed, see above")
             continue
@@ -97,7 +97,7 @@ def run_outcome(
         if not _by_node(row, nodes)
     ]
     refused = refused_lines(of_plans, by_host, clusters)
-    mended = ["mended in this run: " + line for line in earlier if line not in refused]
+    fixed = ["mended in this run: " + line for line in earlier if line not in refused]
     asked = [str(name) for name in asked]
     nodes_outside: list[str] = []
     left_out: dict[str, t.Collection[str]] = {}
@@ -109,7 +109,7 @@ def run_outcome(
     outcome = judge(RunReports(asked, clusters, results, broken, nodes, lost, verdict, left_out))
     if "mesh" not in asked or "verify" in asked:
         nodes_outside = []  # a verification names them in its scope
-    return dict(outcome, text=[*outcome["text"], *refused, *mended, *undone_lines(outside, nodes_outside, unrun)])
+    return dict(outcome, text=[*outcome["text"], *refused, *fixed, *undone_lines(outside, nodes_outside, unrun)])
 
 
 def _outside(
@@ -139,7 +139,7 @@ def _by_node(row: t.Mapping[str, t.Any], nodes: t.Container[str]) -> bool:
 
 
 def _why(given: t.Any) -> str:
-    """Why a node is no longer part of the run, as far as its own result tells."""
+    """Why a node is no longer part of the run, as far as its own result shows."""
     for name in (kept.NODE, kept.CONFIRMED):
         result = given.get(name, {})
         if (result.get("failed") or result.get("unreachable")) and result.get("msg"):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""service_mirror without a process of its own, where it may, with what the inventory says."""
+"""service_mirror without a process of its own, where it may, with the inventory's settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ActionModule(Kept, InventoryAction):
     written = "destinations"
 
     def fill(self, options: dict[str, t.Any], variables: t.Mapping[str, t.Any]) -> None:
-        """The definition of the fabric, and which of its clusters get mirrors where nobody says it."""
+        """The definition of the fabric, and which of its clusters get mirrors where the task does not name them."""
         if "definition" not in options:
             options["definition"] = self.definition()
             if (

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""trace_plan of the inventory's fabric: the mesh that was planned, and which host stands for which node."""
+"""trace_plan of the inventory's fabric: the mesh that was planned, and which host is which node."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ options:
     default: 120
 """
 
-    # Of modules whose action plugins take the clusters from the inventory; named before the other one, whose options it changes.
+    # Of modules with action plugins that take the clusters from the inventory; named before the other one, since it changes options of that.
     INVENTORY = r"""
 options:
   clusters:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What the inventory says of each cluster's load balancing."""
+    """What the inventory has for each cluster's load balancing."""
 
     DOCUMENTATION = r"""
 requirements:
@@ -20,7 +20,7 @@ options:
     type: bool
     default: false
   cluster:
-    description: The one cluster that is meant, where the inventory says O(settings). One without any is skipped. The default is all.
+    description: The one cluster that is meant, where the inventory has O(settings). One without any is skipped. The default is all.
     type: str
   settings:
     description:
@@ -38,7 +38,7 @@ options:
       wrong:
         description:
           - What the user has to fix in the cluster's variables, as a sentence. Nothing is done for such a cluster, and its failure is reported once
-            the others are done. What the inventory says is checked on its way here, and has it.
+            the others are done. The inventory's settings are checked on their way here, and have it.
         type: str
       provider:
         description:
@@ -58,7 +58,7 @@ options:
         type: str
       load_balancer_classes:
         description:
-          - Further classes whose Services count, such as those of a controller that these Services are taken over from (C(io.cilium/bgp-control-plane),
+          - Further classes of Services that count, such as those of a controller that these Services are taken over from (C(io.cilium/bgp-control-plane),
             C(kube-vip.io/kube-vip-class)). The class of a Service cannot be changed while it has one.
         type: list
         elements: str
@@ -87,7 +87,7 @@ options:
           - Named pools, for O(settings[].provider=static). A Service gets an address of the first one that is for it and has one left. Those
             that are for some namespaces or Services come first, then by O(settings[].pools[].priority), then in their order.
           - What a Service asks for by an annotation (C(metallb.io/loadBalancerIPs), C(metallb.io/address-pool), C(kube-vip.io/loadbalancerIPs),
-            C(lbipam.cilium.io/ips)) or in C(spec.loadBalancerIP) is a claim. Where it lies in no pool that is for the Service, the Service is
+            C(lbipam.cilium.io/ips)) or in C(spec.loadBalancerIP) is a claim. Where it is in no pool that is for the Service, the Service is
             refused. Addresses that are in use stay, whatever becomes of pools.
         type: list
         elements: dict
@@ -154,8 +154,8 @@ options:
       cluster_uid:
         description:
           - UID of the namespace C(kube-system) of the cluster, as C(kubectl get namespace kube-system -o yaml) shows it.
-          - Reservations at a provider are tagged with it, and a cluster says its own. A cluster that says another one is refused. Without
-            it, clusters that say the same one are all refused, and nothing is released while one of them cannot be asked.
+          - Reservations at a provider are tagged with it, and a cluster reports its own. A cluster that reports another one is refused. Without
+            it, clusters that report the same one are all refused, and nothing is released while one of them cannot be asked.
         type: str
       reserved_ranges:
         description:
@@ -169,9 +169,9 @@ options:
         type: path
       config_secret:
         description:
-          - Name of a Secret in C(kube-system) whose key C(cloud-sa.json) holds such settings, C(metal-cloud-config) upstream.
+          - Name of a Secret in C(kube-system) with such settings in its key C(cloud-sa.json), C(metal-cloud-config) upstream.
             O(settings[].config_file) wins over it.
-          - Where O(settings[].api_key) is not the Secret's, the Secret says neither O(settings[].base_url) nor O(settings[].project_id)
+          - Where O(settings[].api_key) is not the Secret's, the Secret gives neither O(settings[].base_url) nor O(settings[].project_id)
             nor O(settings[].eip_tag).
         type: str
       api_key:
@@ -336,12 +336,12 @@ options:
         description: How many addresses may be announced. A provider can lower this and never raise it.
         type: int
       reclaim_policy:
-        description: Whether a reservation outlives its Service. The annotation C(metal.equinix.com/eip-reclaim=retain) says it for one.
+        description: Whether a reservation outlives its Service. The annotation C(metal.equinix.com/eip-reclaim=retain) sets it for one.
         type: str
         choices: [delete, retain]
         default: delete
       gc_orphans:
-        description: Release recorded reservations of this cluster whose Service is gone. The default is no, or what the task says of all clusters.
+        description: Release recorded reservations of this cluster without their Service. The default is no, or the task's value for all clusters.
         type: bool
       release_unrecorded:
         description: Also release reservations that carry our tags and are not in our record.
@@ -376,7 +376,7 @@ options:
         type: bool
         default: false
       metallb_mode:
-        description: Wins over what O(settings[].load_balancer) says. V(auto) asks the API server.
+        description: Wins over the mode in O(settings[].load_balancer). V(auto) asks the API server.
         type: str
         choices: [auto, configmap, crd]
       metallb_peer_tracking:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What a node announces, and what says that it can deliver it."""
+    """What a node announces, and what shows that it can deliver it."""
 
     DOCUMENTATION = r"""
 options:
@@ -43,7 +43,8 @@ options:
         default: []
   node_health_port:
     description:
-      - Port on which kube-proxy says whether the node can deliver at all. Everything is withdrawn, or handed over, by its word. It counts once it has ever
+      - Port on which kube-proxy reports whether the node can deliver at all. Everything is withdrawn, or given to another node, by its answer.
+        It counts once it has ever
         answered, so that nodes without kube-proxy go on. V(0) is for no such port.
     type: int
     default: 10256

@@ -138,9 +138,9 @@ _ROLES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     "trace_report": ("trace", {"trace": (), "nodes": (), "silent": (), "outside": ()}),
 }
-#: An option that is one plain word is taken for one only where a message could mean nothing else.
+#: An option that is a plain English term is taken for one only where a message could mean nothing else.
 _PLAIN = frozenset(("adopt", "renumber"))
-#: Words that servers say too: one is an option only where a message calls it one.
+#: Words that servers use too: one is an option only where a message calls it one.
 _CALLED = {"timeout": "the option timeout"}
 
 

@@ -13,7 +13,7 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - Does the machine pool's part of an interface's life, for those who have none. It makes the interface on the network side, named by the
-    uid of the tenant's interface, waits until the node's agent says C(Ready), and writes the provider ID into the tenant's interface.
+    uid of the tenant's interface, waits until the node's agent reports C(Ready), and writes the provider ID into the tenant's interface.
     M(multicluster.network.apinet_sync) takes over from there.
   - The network of an interface must be available, and its provider ID must name its own twin. That is verified on the network side.
   - An interface that a machine pool attached is never touched.
@@ -54,7 +54,7 @@ options:
     description: With O(state=absent), also everything that was attached for this namespace of the tenant-facing side.
     type: str
   require_ready:
-    description: Write the provider ID only when the network side says C(Ready). Set it to V(false) where no agent reports a state.
+    description: Write the provider ID only when the network side reports C(Ready). Set it to V(false) where no agent reports a state.
     type: bool
     default: true
   wait:

@@ -56,7 +56,7 @@ options:
   switches:
     description:
       - Extensions. V(peering) maps peerings that both networks ask for. V(vip_release) frees the virtual IPs of a deleted interface.
-      - V(stale_uid) also takes twins away whose source object was made anew under its name. V(lb_node_affinity) asks for instances of a
+      - V(stale_uid) also removes twins of a source object that was made anew under its name. V(lb_node_affinity) asks for instances of a
         load balancer only on nodes that host its targets.
     type: list
     elements: str

@@ -17,7 +17,7 @@ description:
     routers in O(neighbors). It takes no route from anybody, puts none into the kernel and does not listen. An FRR that the node has for
     itself is not touched.
   - A follower, in the unit C(multicluster-bgp-follow.service), asks the ports of O(routes[].health_ports) and O(node_health_port) twice a second
-    and withdraws at once what the node says that it cannot deliver. It needs neither a play nor an account of the cluster.
+    and withdraws at once what the node reports that it cannot deliver. It needs neither a play nor an account of the cluster.
   - The configuration is checked by FRR before it is put in place. Changes are made on the running daemon, session by session, and sessions
     stay up while networks come and go.
   - When a session that stood does not come back within O(verify_seconds), the node gets its former configuration again, and the
@@ -250,7 +250,7 @@ sessions:
   returned: always
   sample: {"10.66.23.1": true}
 announced:
-  description: The networks that the daemon has been notified of, by the follower's last word.
+  description: The networks that the daemon has been notified of, by the follower's last report.
   type: list
   elements: str
   returned: always
@@ -281,7 +281,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._module impor
 
 
 def attributes_spec() -> dict[str, Any]:
-    """What routers are told alongside a network."""
+    """What is announced to routers alongside a network."""
     lists = {name: {"type": "list", "elements": "str"} for name in ("communities", "large_communities")}
     return dict(lists, local_preference={"type": "int"}, med={"type": "int"})
 

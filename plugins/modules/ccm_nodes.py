@@ -36,7 +36,7 @@ options:
   adopt:
     description:
       - Take over what another program gave nodes, provider ID, labels and addresses, so that nobody else is on record for it, also where nothing differs.
-      - Taints are one field of many writers, and stay on record as whose they are.
+      - Taints are one field of many writers, and keep their owners on record.
     type: bool
     default: false
   delete_nodes:

@@ -117,7 +117,7 @@ options:
     type: dict
     suboptions:
       clusters:
-        description: Names of the clusters whose kubeconfigs they are.
+        description: Names of the clusters of these kubeconfigs.
         type: list
         elements: str
         required: true

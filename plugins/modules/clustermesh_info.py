@@ -101,7 +101,7 @@ meshes:
   returned: always
   sample: {prod: {conditions: [], clusters: [{name: eu, registeredPeers: 2, skippedNodes: 0}]}}
 stale:
-  description: Target to Peers whose mesh or source is not defined.
+  description: Target to Peers of a mesh or source that is not defined.
   type: dict
   returned: always
   sample: {us: []}
@@ -111,7 +111,7 @@ foreign:
   returned: always
   sample: {us: [laptop]}
 handshakes:
-  description: Target to the number of Peers that some node has heard of, and the names of the silent ones. It needs a Kilo that publishes it.
+  description: Target to the number of Peers that some node has heard of, and the names of those that do not respond. It needs a Kilo that publishes it.
   type: dict
   returned: always
   sample: {us: {heard_of: 1, silent: [prod--eu--eu-2]}}

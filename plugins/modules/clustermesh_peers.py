@@ -17,10 +17,10 @@ description:
   - Reads every cluster with one list of nodes and one of Peers, plans all targets together, and writes only what differs.
   - What a node publishes is a claim. Nodes outside their cluster's declared ranges, or with another node's WireGuard address
     or key, are left out by name with the reason, and the rest goes on.
-  - Nothing of a source that could not be read completely is deleted, and a node whose annotations are missing for a moment
+  - Nothing of a source that could not be read completely is deleted, and a node without its annotations for a moment
     keeps its Peers.
-  - Meshes are given in O(meshes), or are C(ClusterMesh) objects of the O(management) cluster, whose status, conditions and
-    finalizer are then written as their operator does. Stop the operator before, or it will undo what differs.
+  - Meshes are given in O(meshes), or are C(ClusterMesh) objects of the O(management) cluster. Their status, conditions and
+    finalizer are written then as their operator does. Stop the operator before, or it will undo what differs.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory
   - multicluster.network._kubernetes

@@ -13,7 +13,7 @@ author:
   - multicluster.network authors (@multicluster-network)
 description:
   - Probes the address that carries the tag O(settings[].eip_tag). While its holder answers, nothing happens. When it does not, several
-    times in a row, the address moves to the first control-plane node, by name, whose API server is healthy.
+    times in a row, the address moves to the first control-plane node, by name, with a healthy API server.
   - Probes verify the API servers' certificates. Only status 200 of C(/healthz) counts as healthy.
   - Also writes the Service without selector, and its endpoints, through which kube-proxy accepts the address on every node.
   - The cluster is read through the first of its API servers that answers, so the address itself may be down.

@@ -77,7 +77,7 @@ options:
     type: bool
     default: false
   deployment:
-    description: Name of the Deployment of CoreDNS. With O(clusterset_domain), its image says the version and its pods' account gets the rights.
+    description: Name of the Deployment of CoreDNS. With O(clusterset_domain), its image gives the version and its pods' account gets the rights.
     type: str
     default: coredns
   version:
@@ -139,7 +139,7 @@ EXAMPLES = r"""
       - {name: aws, kubeconfig: ~/.kube/aws}
       - {name: gcp, kubeconfig: ~/.kube/gcp}
 
-- name: A cluster whose Corefile is generated and imports further files
+- name: A cluster with a Corefile that is generated and imports further files
   multicluster.network.coredns_rewrite:
     fabric: demo
     clusters:

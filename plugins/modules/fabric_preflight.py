@@ -16,7 +16,7 @@ description:
     node, and what plans made in check mode refused, and compares the hosts with each other.
   - Finds kernels that are too old, missing WireGuard, MTUs that are too small, ports, mark bits, tables and routes that others have,
     clocks that differ, keys and addresses that two hosts have, ranges that overlap, hosts with networks inside another
-    cluster's ranges, programs in the clusters that do the same job, and clusters whose Services would get addresses that nobody announces.
+    cluster's ranges, programs in the clusters that do the same job, and clusters with Services that would get addresses which nobody announces.
   - It changes nothing.
 extends_documentation_fragment:
   - multicluster.network._kubernetes.inventory

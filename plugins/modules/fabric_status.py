@@ -46,7 +46,7 @@ options:
     elements: str
     default: []
   limit:
-    description: The pattern of C(--limit) of the run. The verdict is one of what lies inside.
+    description: The pattern of C(--limit) of the run. The verdict is about what is inside.
     type: str
     default: ""
   outside:
@@ -124,7 +124,7 @@ lines:
     - "aws      2 of 2  calico      4 of 4   1         0          12 d        proven"
     - "the rest: /srv/fabric-status.html"
 scope:
-  description: What the verdict speaks of, the pattern of C(--limit), how many nodes there are and were judged, and what was not asked.
+  description: What the verdict is about, the pattern of C(--limit), how many nodes there are and were judged, and what was not asked.
   type: dict
   returned: success
   sample: {limit: aws_nodes, nodes: 4, judged: 2, not_asked: {nodes: [gcp-1, gcp-2], capabilities: []}}

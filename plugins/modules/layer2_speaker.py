@@ -13,8 +13,8 @@ short_description: Configure keepalived on the nodes of a network segment
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Runs a keepalived of its own, in the unit C(multicluster-layer2.service). Of the nodes of a segment one holds each address of O(routes) and says so by
-    gratuitous ARP and unsolicited neighbour advertisements; when it falls silent (VRRP version 3), the next one has it within two seconds, without the
+  - Runs a keepalived of its own, in the unit C(multicluster-layer2.service). Of the nodes of a segment one holds each address of O(routes) and announces it by
+    gratuitous ARP and unsolicited neighbour advertisements; when its advertisements stop (VRRP version 3), the next one has it within two seconds, without the
     controller. A keepalived that the node has for itself is not touched.
   - Who holds what is a hash of the group and of the names in O(nodes), so all nodes agree, and one that goes moves only what it held. One that comes back
     gets its addresses again.
@@ -69,13 +69,13 @@ options:
     type: str
   networks:
     description:
-      - Networks that are sent to the segment alongside those of the interface, such as one that a router has a route for. An address of a route that lies in
+      - Networks that are sent to the segment alongside those of the interface, such as one that a router has a route for. An address of a route that is in
         none of them is refused (RV(ignore:refused)), since no neighbour would ask for it.
     type: list
     elements: str
     default: []
   left_out:
-    description: Why this node is to hold nothing for now, in a word. Empty for a node that may.
+    description: The reason why this node is to hold nothing for now. Empty for a node that may.
     type: str
     default: ""
   advert_interval:
@@ -131,7 +131,7 @@ holds:
   returned: always
   sample: ["10.66.23.200"]
 withheld:
-  description: The addresses that this node leaves to others, each with the reason, by the follower's last word.
+  description: The addresses that this node leaves to others, each with the reason, by the follower's last report.
   type: dict
   returned: always
   sample: {"10.66.23.201": "port 31234 of this node says that it cannot deliver"}

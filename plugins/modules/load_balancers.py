@@ -20,8 +20,8 @@ description:
     Service's status, unless it belongs to another Service. Only O(renumber) gives one up.
   - What was reserved is recorded in a ConfigMap of the namespace C(kube-system), and only what is recorded there is ever released.
   - With O(adopt=true) an address of O(settings[].pool) that a Service has already, from another controller, becomes its reservation.
-    Without it a Service whose address only its status has is left to the controller that gave it, and refused by name. A reservation at a
-    provider that the upstream program made for a Service, and whose address that has, is recorded as owned then.
+    Without it a Service that has its address only in its status is left to the controller that gave it, and refused by name. A reservation at a
+    provider that the upstream program made for a Service, and with the address that it has, is recorded as owned then.
   - Nodes with annotations that another program wrote, and a ConfigMap of MetalLB with its pools or peers, are left alone and refused as C(adoptable)
     without O(adopt=true), as are its custom resources.
   - Plans in check mode tell what would be ordered and given back before any call is made.
@@ -57,14 +57,14 @@ options:
     default: []
   renumber:
     description:
-      - Networks whose addresses are given up. A Service with one of them gets the address that is reserved for it, or another one; RV(plan)
-        and the diff tell the old and the new one. An address that is reserved for its Service stays.
+      - Networks of addresses that are given up. A Service with one of them gets the address that is reserved for it, or another one; RV(plan)
+        and the diff show the old and the new one. An address that is reserved for its Service stays.
       - V(true) means every address that is neither of the pool nor reserved for its Service.
     type: list
     elements: str
     default: []
   gc_orphans:
-    description: O(settings[].gc_orphans) of every cluster whose settings do not say it.
+    description: O(settings[].gc_orphans) of every cluster without it in its settings.
     type: bool
   release:
     description:
@@ -88,7 +88,7 @@ options:
     default: ""
   events:
     description:
-      - Whether Events of Services report what became of their addresses. C(EnsuredLoadBalancer) says which one was given,
+      - Whether Events of Services report what became of their addresses. C(EnsuredLoadBalancer) reports which one was given,
         C(SyncLoadBalancerFailed) why a Service is refused, and C(AllocationFailed) that no pool has one left for it.
       - The last Event of a Service is not written again. Events count as no change, and check mode writes none.
     type: bool
@@ -124,7 +124,7 @@ EXAMPLES = r"""
           - {name: public, addresses: [203.0.113.0/27, "2001:db8:5::/120"], max_per_namespace: 4}
           - {name: partners, addresses: [198.51.100.0/28], auto_assign: false, namespaces: [shop]}
 
-- name: What the inventory says
+- name: Apply the inventory's settings
   multicluster.network.load_balancers:
     fabric: demo
 
@@ -170,9 +170,9 @@ load_balancers:
   description:
     - For each cluster the state of every Service, the networks to announce where we announce them ourselves, the nodes that speak
       BGP, and the costs of the plan.
-    - C(releases) are addresses that this run released, or would with O(release=true), as C(released) says. C(kept) are those that no Service wants any more and
+    - C(releases) are addresses that this run released, or would with O(release=true), see C(released). C(kept) are those that no Service wants any more and
       that stay until O(confirm_empty) names the cluster, since nothing else wants one there.
-    - C(routes) are the networks to announce with the ports (C(health_ports)) on which a node says that it can deliver, for
+    - C(routes) are the networks to announce with the ports (C(health_ports)) on which a node answers that it can deliver, for
       O(multicluster.network.bgp_speaker#module:routes), and C(left_out) the nodes that announce nothing, each with C(excluded), C(cordoned) or
       C(not_ready). With nodes that replace each other a route has its C(group), and C(segments) are those nodes, for
       O(multicluster.network.layer2_speaker#module:nodes).

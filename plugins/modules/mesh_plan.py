@@ -56,8 +56,8 @@ options:
     default: [annotations, inventory]
   reported:
     description:
-      - What hosts said of themselves in this run, annotations by host.
-      - A host's own word counts instead of what its cluster says of it, and decides between nodes that claim one thing where a node
+      - What hosts reported of themselves in this run, annotations by host.
+      - A host's own report counts instead of what its cluster has of it, and decides between nodes that claim one thing where a node
         does not know from its last confirmed state who holds it.
     type: dict
     default: {}
@@ -73,13 +73,13 @@ options:
     type: bool
     default: false
   leaving:
-    description: The cluster that this run takes out of the fabric, so that no warning says that it is missing.
+    description: The cluster that this run takes out of the fabric, so that no warning reports it as missing.
     type: str
     default: ""
   places:
     description:
       - Read also where the pods of each cluster are, by IPPools and BlockAffinities of Calico, CiliumNodes, annotations of Nodes, and 500 of its running
-        pods, and return as C(pod_places) of RV(mesh) what lies outside of C(pod_cidrs) or of the ranges of its Node.
+        pods, and return as C(pod_places) of RV(mesh) what is outside of C(pod_cidrs) or of the ranges of its Node.
       - What may not be read is a warning; C(cluster_access_capability=pod_ranges) of the role cluster_access gives the rights.
     type: bool
     default: false
@@ -167,7 +167,7 @@ refused_before:
   returned: always
   sample: []
 contested:
-  description: Nodes whose key, id or range another node claims too. Each node decides which of them it takes.
+  description: Nodes with a key, id or range that another node claims too. Each node decides which of them it takes.
   type: list
   elements: str
   returned: success
@@ -179,7 +179,7 @@ failures:
   returned: success
   sample: []
 news:
-  description: Hosts whose part of the plan is another one than before.
+  description: Hosts with another part of the plan than before.
   type: list
   elements: str
   returned: with O(again)

@@ -17,10 +17,10 @@ description:
   - A set is a GlobalNetworkSet of Calico or a CiliumCIDRGroup of Cilium, called C(CLUSTER-NAMESPACE-VALUE). All clusters are
     done in one call. Each is asked once for its labelled pods and once for its sets, and only sets that differ are written.
   - Host-network and finished pods, and pods that should long be gone, are left out. Each address is one host, of either
-    family, and must lie in what O(grants) says of its cluster.
+    family, and must be in what O(grants) has for its cluster.
   - Two namespaces can make the same name. The set that exists keeps it, otherwise the first in order. The other is refused,
     and addresses are never mixed.
-  - A cluster whose pods could not be listed completely keeps its sets everywhere, as they are, unless O(on_unreachable) says otherwise.
+  - A cluster with pods that could not be listed completely keeps its sets everywhere, as they are, unless O(on_unreachable) is set otherwise.
   - A set that this fabric wrote is put right when somebody edited it. A set with the labels of semaphore-policy that this fabric
     did not write needs O(adopt=true). Any other set of a desired name is refused and never touched.
 extends_documentation_fragment:
@@ -37,13 +37,13 @@ options:
     description:
       - Cluster name to a dictionary with C(pod_cidrs), and C(node_cidrs) where O(include_host_network=true).
       - Further keys are left alone, so that the variables of the inventory's clusters can be given as they are.
-      - Clusters without an entry are no sources. Where O(clusters) is not given either, the default is what the inventory says.
+      - Clusters without an entry are no sources. Where O(clusters) is not given either, the default is what the inventory has.
     type: dict
     default: {}
   sources:
     description:
       - Clusters with pods that become sets elsewhere. The default is all that O(clusters) and O(grants) have.
-      - With O(state=absent) and O(state=released), the clusters whose sets go, which O(clusters) need not have any more. The
+      - With O(state=absent) and O(state=released), the clusters with the sets that go, which O(clusters) need not have any more. The
         default is all with sets that are owned.
     type: list
     elements: str
@@ -145,7 +145,7 @@ refused:
   sample:
     - {object: gcp/sys-log/forwarder-x, reason: outside_grant, message: 10.9.0.1 is in none of the pod_cidrs of gcp}
 counts:
-  description: Sets and addresses of every source whose pods could be listed.
+  description: Sets and addresses of every source with pods that could be listed.
   type: dict
   returned: always
   sample: {gcp: {sets: 1, addresses: 6}, aws: {sets: 0, addresses: 0}}

@@ -15,7 +15,7 @@ author:
 description:
   - Converges one table with all its chains, rules, sets and elements, in one transaction. The collection alone owns the table - whatever
     else is found in it is removed - and no other table is ever touched.
-  - The table is never deleted to be made anew. Chains whose rules differ are emptied and filled, sets change by the
+  - The table is never deleted to be made anew. Chains with rules that differ are emptied and filled, sets change by the
     elements that differ, so that no packet meets a half-made table.
   - A table of the same name without our mark in its user data is refused as C(adoptable) or C(not_ours) and left alone.
   - Changes the running kernel only.
@@ -62,7 +62,7 @@ options:
         choices: [filter, nat, route]
       priority:
         description:
-          - The place among chains of the same hook, as a number, a word of nft (V(filter)) or both (V(mangle - 5)). V(filter)
+          - The place among chains of the same hook, as a number, a name of nft (V(filter)) or both (V(mangle - 5)). V(filter)
             when not given.
         type: str
       policy:
@@ -151,7 +151,7 @@ EXAMPLES = r"""
           - ct state established,related accept
           - tcp dport 6443 ip saddr != @admins drop
 
-- name: Make a set whose elements a program of the host keeps
+- name: Make a set with elements that a program of the host keeps
   multicluster.network.nft_table:
     name: steering
     sets:

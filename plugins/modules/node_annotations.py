@@ -32,11 +32,11 @@ options:
     type: dict
     default: {}
   key:
-    description: The one annotation whose value O(annotations) has for each node, in place of a dictionary.
+    description: The one annotation for which O(annotations) has the value of each node, in place of a dictionary.
     type: str
   hosts:
     description:
-      - Hosts of the play whose mesh is meant, in place of O(annotations). What they reported by M(multicluster.network.node_dataplane) and their
+      - Hosts of the play with the mesh that is meant, in place of O(annotations). What they reported by M(multicluster.network.node_dataplane) and their
         clusters do not hold is published; with O(state=absent) everything of the fabric goes from their Nodes, and with O(state=released)
         it stays there and is no longer owned.
       - Where nothing differs the task is skipped, and no cluster is asked.

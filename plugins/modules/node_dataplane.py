@@ -171,7 +171,7 @@ options:
         default: []
       contested:
         description:
-          - Peers whose key or ranges another node claims too, as M(multicluster.network.mesh_plan) found them. The node takes those
+          - Peers with a key or ranges that another node claims too, as M(multicluster.network.mesh_plan) found them. The node takes those
             that it knows from its last confirmed state, and refuses the others by name.
         type: list
         elements: dict
@@ -272,7 +272,7 @@ options:
         elements: str
         default: []
       unread:
-        description: Clusters that could not be read, whose nodes keep what they had.
+        description: Clusters that could not be read. Their nodes keep what they had.
         type: list
         elements: str
         default: []
@@ -293,7 +293,7 @@ options:
         type: str
         required: true
       cluster_networks:
-        description: Pod and service networks of the node's cluster, whose addresses are no node's.
+        description: Pod and service networks of the node's cluster. Their addresses are no node's.
         type: list
         elements: str
         default: []
@@ -309,13 +309,13 @@ options:
         default: []
       exclude_interfaces:
         description:
-          - Devices whose addresses are not announced, by name, by a pattern such as C(tailscale*), or all of a kind of the kernel's, such as
+          - Devices with addresses that are not announced, by name, by a pattern such as C(tailscale*), or all of a kind of the kernel's, such as
             C(kind:tun).
         type: list
         elements: str
         default: []
       exclude_addresses:
-        description: Networks whose addresses are not announced.
+        description: Networks of addresses that are not announced.
         type: list
         elements: str
         default: []
@@ -452,7 +452,7 @@ options:
     type: bool
     default: false
   key_files:
-    description: Key files that belong to the fabric, for O(remove_keys) on a node whose state file is lost.
+    description: Key files that belong to the fabric, for O(remove_keys) on a node without its state file.
     type: list
     elements: path
     default: []
@@ -475,7 +475,7 @@ options:
     default: []
   probe:
     description:
-      - Also look at what M(multicluster.network.node_probe) looks at, after everything else, so that one call is a whole visit of the node.
+      - Also look at what M(multicluster.network.node_probe) looks at, after everything else, so that one call does everything on the node.
       - For O(state=present). What cannot be probed fails nothing else; the result has the reason.
     type: dict
     suboptions:
@@ -531,7 +531,7 @@ options:
             type: str
             required: true
       devices:
-        description: WireGuard devices whose peers and paths are reported.
+        description: WireGuard devices with peers and paths to report.
         type: list
         elements: str
         default: []

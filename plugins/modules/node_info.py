@@ -33,7 +33,7 @@ options:
     type: bool
     default: false
   pod_cidrs:
-    description: The node's own pod ranges. With O(cluster_cidrs), O(checks) looks for pods whose address is not in them.
+    description: The node's own pod ranges. With O(cluster_cidrs), O(checks) looks for pods with an address that is not in them.
     type: list
     elements: str
     default: []

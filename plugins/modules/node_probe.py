@@ -73,7 +73,7 @@ options:
         required: true
   devices:
     description:
-      - WireGuard devices whose peers are reported. For one address of every range of every peer, and for one inside each narrower route
+      - WireGuard devices with peers to report. For one address of every range of every peer, and for one inside each narrower route
         and rule of others within it, the kernel is asked whether its packets leave by the device.
     type: list
     elements: str
@@ -83,7 +83,7 @@ options:
     type: int
     default: 0
   fabric:
-    description: Name of the fabric whose systemd units on this node are reported.
+    description: Name of the fabric. Its systemd units on this node are reported.
     type: str
   tries:
     description: How often an address is tried before it counts as not reached.
@@ -177,7 +177,7 @@ peers:
       source: 10.66.23.31
 paths:
   description:
-    - How many questions the kernel was asked, and the ranges whose packets do not leave by the device of their peer, each with the
+    - How many questions the kernel was asked, and the ranges with packets that do not leave by the device of their peer, each with the
       address that was asked for and what takes it. Null without devices.
   type: dict
   returned: success

@@ -37,7 +37,7 @@ options:
         required: true
       program:
         description:
-          - Whose configuration it is. V(semaphore-wireguard), V(semaphore-service-mirror) and V(equinix) have a JSON file, V(kubespan) a machine
+          - The program of this configuration. V(semaphore-wireguard), V(semaphore-service-mirror) and V(equinix) have a JSON file, V(kubespan) a machine
             configuration, V(kilo-clustermesh) C(ClusterMesh) objects.
           - The file of V(semaphore-policy), V(kilo) and V(apinetlet) has their flags, and variables as C(NAME=VALUE), in words.
           - V(manifests) are objects as C(kubectl) writes them, of any of these programs.
@@ -102,7 +102,7 @@ owners:
   sample: [{cluster: aws, program: semaphore-service-mirror, kind: Service, manager: semaphore-service-mirror, objects: 4, ours: false}]
 keys:
   description: >-
-    Every setting of a program, with its fate C(mapped) (the variables in C(ours) say it), C(not needed), C(lost) (nothing here does it) or
+    Every setting of a program, with its fate C(mapped) (the variables in C(ours) have it), C(not needed), C(lost) (nothing here does it) or
     C(unknown).
   type: list
   elements: dict

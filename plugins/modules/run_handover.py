@@ -19,8 +19,8 @@ description:
 options:
   stage:
     description:
-      - Of which job. V(plan) hands on the plan on which all agree, V(converge) what the hosts of this job said of themselves and nobody has
-        published, V(publish) the new plan and the clusters whose nodes get something new by it, V(verify) that all of it was proven.
+      - Of which job. V(plan) hands on the plan on which all agree, V(converge) what the hosts of this job reported of themselves and nobody has
+        published, V(publish) the new plan and the clusters with nodes that get something new by it, V(verify) that all of it was proven.
     type: str
     choices: [plan, converge, publish, verify]
     required: true
@@ -41,7 +41,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 names:
-  description: The variables that were handed on.
+  description: The variables that were exported.
   type: list
   elements: str
   returned: success

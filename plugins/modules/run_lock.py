@@ -16,7 +16,7 @@ description:
   - Takes the lock of a fabric for the running C(ansible-playbook). It is given back when that ends, in whatever way. A second
     run waits, or fails with the name of the first, the time since when it runs, its processes and what frees the lock.
   - In a run that has the lock already the task does nothing, so every playbook can ask for it.
-  - Fails, in check mode too, where C(-e) gave a variable whose name is one of this collection's with a typo, since nothing may be written then.
+  - Fails, in check mode too, where C(-e) gave a variable with a name of this collection that has a typo, since nothing may be written then.
   - Runs on the controller, once for a play. It never reports a change.
 options:
   fabric:
@@ -43,7 +43,7 @@ options:
     default: kube-system
   workflow:
     description:
-      - Text that all jobs of one workflow have in common, and nobody else. They hold the Leases of V(fabric) together, whatever O(scope) says but
+      - Text that all jobs of one workflow have in common, and nobody else. They hold the Leases of V(fabric) together, whatever O(scope) is but
         V(none), side by side too. Each joins them and renews them while it runs, and they remain when it ends.
       - Such a job takes no lock of the controller, so runs alongside it are excluded only where they have V(fabric), too.
     type: str

@@ -16,7 +16,7 @@ description:
     exists, the Service of the same name and namespace is exported; every cluster that has the namespace gets a ServiceImport of that name.
   - An import of type C(ClusterSetIP) gets its address from a Service without selector that is made alongside it, C(derived-) and a hash, so
     kube-proxy does the work. Endpoints are EndpointSlices, for each source cluster its own.
-  - Where clusters differ, the export with the oldest C(creationTimestamp) decides. Every constituent says so in its condition C(Conflict).
+  - Where clusters differ, the export with the oldest C(creationTimestamp) decides. Every constituent reports it in its condition C(Conflict).
   - Each kind is listed once in each cluster, and only what differs is written. Of what users write only the status of ServiceExports is written.
   - A source cluster only makes claims. Endpoints must lie in the pod ranges, or for pods on the host's network in the node ranges, that the
     inventory grants it, and it exports only from namespaces that the inventory lets it. What does not hold is left out and listed in RV(refused).

@@ -41,8 +41,8 @@ options:
   state:
     description:
       - V(absent) removes what came from O(sources) out of O(destinations). O(max_deletes) does not hold then.
-      - V(released) leaves it as it is and gives up its ownership, for the upstream program to go on with. Mirrors whose
-        endpoints are slices are refused, since the original writes Endpoints.
+      - V(released) leaves it as it is and gives up its ownership, for the upstream program to go on with. Mirrors with
+        slices as endpoints are refused, since the upstream program writes Endpoints.
     type: str
     choices: [present, absent, released]
     default: present

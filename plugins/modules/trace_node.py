@@ -30,7 +30,7 @@ options:
     choices: [armed, sent, collected]
     required: true
   fabric:
-    description: Name of the fabric whose units and tables on this node are reported.
+    description: Name of the fabric. Its units and tables on this node are reported.
     type: str
     default: default
   id:
@@ -65,7 +65,7 @@ options:
   sizes:
     description:
       - With V(sent), sizes in bytes of whole IP packets that follow the small one and must not be fragmented. One that is more than the
-        source's own device takes becomes as large as that takes; where the path says that it takes less, that size follows.
+        source's own device takes becomes as large as that takes; where the path reports that it takes less, that size follows.
     type: list
     elements: int
     default: []
@@ -161,7 +161,7 @@ sent:
   sample: [{flow: "0", size: 0, outcome: answered, detail: "", milliseconds: 0.9, error: null, sender: null, mtu: null}]
 asked:
   description:
-    - What the DNS server said to flows whose target is a name, asked from the source's own network namespace before the packets were sent.
+    - What the DNS server answered to flows with a name as target, asked from the source's own network namespace before the packets were sent.
       C(outcome) is answered, no_name, no_address (of the flow's family), failed or silent.
   type: list
   elements: dict
@@ -180,7 +180,7 @@ packed:
 events:
   description:
     - What the kernel reported, in its order. C(seen) is in microseconds since the recorder was armed, C(packet) the same for all events of a
-      packet. Chains of the trace's own table (C(ours)) stand first and last in each hook.
+      packet. Chains of the trace's own table (C(ours)) are first and last in each hook.
     - C(type) is rule, return (a chain's end) or policy (of a base chain).
     - Empty with O(packed).
   type: list

@@ -89,7 +89,7 @@ options:
     default: {}
   failing:
     description:
-      - Take O(pairs) from the pings that a verification found silent, the first of each pair of nodes, at most so many. In a play without any, the
+      - Take O(pairs) from the pings without a response in a verification, the first of each pair of nodes, at most so many. In a play without any, the
         task is skipped.
     type: int
     default: 0

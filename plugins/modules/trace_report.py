@@ -81,7 +81,7 @@ verdict:
   returned: success
   sample: does not arrive
 findings:
-  description: One for each flow that does not arrive, with its C(cause) as a word, C(where), C(message), C(mend), C(command) and C(confidence).
+  description: One for each flow that does not arrive, with its C(cause), C(where), C(message), C(mend), C(command) and C(confidence).
   type: list
   elements: dict
   returned: success

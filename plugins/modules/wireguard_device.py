@@ -38,7 +38,7 @@ options:
     default: present
   alias:
     description:
-      - The mark that says that the link is owned. C(multicluster.network), or this with a slash and the name of a fabric,
+      - The mark of an owned link. C(multicluster.network), or this with a slash and the name of a fabric,
         then perhaps a blank and any text.
     type: str
     default: multicluster.network
@@ -136,7 +136,7 @@ options:
   last_endpoints:
     description:
       - The endpoint that was configured last, by public key, where such a record is kept. With it an endpoint counts as
-        changed when it differs from the record. Without it a peer whose address differs gets the desired one only when
+        changed when it differs from the record. Without it a peer with another address gets the desired one only when
         its last handshake is older than 180 seconds.
     type: dict
 seealso:

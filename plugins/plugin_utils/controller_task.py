@@ -28,7 +28,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.a
 from ansible_collections.multicluster.network.plugins.module_utils._module_variables import named
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import OPTIONS_TO
 
-# Here once for a play, instead of once for each of its tasks; where it is missing, the task says so.
+# Here once for a play, instead of once for each of its tasks; where it is missing, the task reports that.
 with contextlib.suppress(ImportError):
     import urllib3  # noqa: F401  # pylint: disable=unused-import
 
@@ -163,7 +163,7 @@ class ControllerAction(ActionBase):
 
 
 def is_this_python(path: str) -> bool:
-    """Whether a path is another name of the running interpreter: in the same folder, which also says whose libraries it has."""
+    """Whether a path is another name of the running interpreter: in the same folder, which also determines its libraries."""
     try:
         given, owned = pathlib.Path(path), pathlib.Path(sys.executable)
         same = given.samefile(owned) and given.parent.samefile(owned.parent)

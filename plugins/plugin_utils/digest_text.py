@@ -23,7 +23,7 @@ SHORT = 10
 LIMITED = "a run without --limit does the rest"
 #: What the last line of a run begins with.
 NEXT = "next: "
-#: What is wrong says so by one of these. A table that has one is shown as it is.
+#: What is wrong has one of these. A table that has one is shown as it is.
 _WRONG = re.compile(
     r"fail|broken|not proven|refused|unreachable|lost|missing|error|unknown|none\b|never", re.IGNORECASE | re.ASCII
 )
@@ -39,7 +39,7 @@ _RISKED = re.compile(
 _ACTIONS = (("create", "created"), ("update", "changed"), ("delete", "removed"))
 #: The same in check mode, which writes nothing.
 _WOULD = {"created": "would create", "changed": "would change", "removed": "would remove"}
-#: A cluster that a line of ours blames, and all those that the last play blames.
+#: A cluster that a line of the collection blames, and all those that the last play blames.
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 _BLAMED = re.compile(
     r"(?:\d+ failed, first: )?(?:[a-z_ ]{1,40}, )?(?:node \S{1,253} of )?cluster ([a-z][a-z0-9-]{0,62}): ", re.ASCII
@@ -170,15 +170,15 @@ def step_line(
 
 def _objects(done: t.Mapping[tuple[str, str], int], words: t.Mapping[str, str]) -> str:
     texts = []
-    for unused, word in _ACTIONS:
+    for unused, verb in _ACTIONS:
         rows = sorted(
-            ((number, kind) for (action, kind), number in done.items() if action == word),
+            ((number, kind) for (action, kind), number in done.items() if action == verb),
             key=lambda row: (-row[0], row[1]),
         )
         if rows:
             shown = [_number(number, kind) for number, kind in rows[:SHOWN_KINDS]]
             rest = sum(number for number, kind in rows[SHOWN_KINDS:])
-            texts.append(f"{words.get(word, word)} {', '.join(shown + ([f'{rest} more'] if rest else []))}")
+            texts.append(f"{words.get(verb, verb)} {', '.join(shown + ([f'{rest} more'] if rest else []))}")
     refused = sum(number for (action, unused), number in done.items() if action == "refused")
     if refused:
         texts.append(f"{refused} refused")
@@ -198,7 +198,7 @@ def _number(number: int, kind: str) -> str:
 
 
 def is_of_items(data: Data) -> bool:
-    """Whether a failure is the sum of a loop's, which were told."""
+    """Whether a failure is the sum of a loop's, which were reported."""
     return isinstance(data.get("results"), list)
 
 
@@ -214,7 +214,7 @@ def error_lines(data: Data) -> list[str]:
             if data.get(name)
         ][:1]
     elif len(lines) == 1:
-        # a module that failed over several clusters tells the first in its message
+        # a module that failed over several clusters has the first in its message
         failures = data.get("failures")
         if isinstance(failures, list) and len(failures) > 1:
             reported = [_failure(row) for row in failures if isinstance(row, dict)]
@@ -352,12 +352,12 @@ def end_line(
     blamed = {
         host: list((at_fault or {}).get(host, ()))[-row["failures"] :] for host, row in rows.items() if row["failures"]
     }
-    for word, names in (
+    for verb, names in (
         ("failed", [host for host in sorted(blamed) if None in blamed[host] or not blamed[host]]),
         ("not reached", [host for host, row in sorted(rows.items()) if row["unreachable"]]),
     ):
         if names:
-            texts.append(f"{len(names)} {word}: {some(names, 20)}")
+            texts.append(f"{len(names)} {verb}: {some(names, 20)}")
     for_all = [clusters for failures in blamed.values() for clusters in failures if clusters is not None]
     if for_all:
         clusters = sorted({name for names in for_all for name in names})

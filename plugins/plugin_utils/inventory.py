@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""What the inventory says of the fabric, out of Ansible's own variables: ``hostvars`` is any mapping of hosts to their variables.
+"""The inventory's definition of the fabric, out of Ansible's own variables: ``hostvars`` is any mapping of hosts to their variables.
 
 Hosts outside ``--limit`` take part, because the topology is the inventory's and not that of the running play.
 """
@@ -28,10 +28,10 @@ Groups = t.Mapping[str, t.Sequence[str]]
 
 #: The clusters as a variable of the group all: a job over some of the hosts has every cluster then.
 FABRIC_CLUSTERS = "multicluster_fabric_clusters"
-#: Speaks for clusters that are no hosts; no play contacts it.
+#: Has the variables of clusters that are no hosts; no play contacts it.
 SPEAKER = "localhost"
 _GROUP, _GROUP_VARIABLE, _CAPABILITIES = "clusters", "multicluster_clusters_group", "multicluster_capabilities"
-#: What a host of a cluster may say for itself although the variable has the cluster: whose node it is.
+#: What a host of a cluster may set for itself although the variable has the cluster: its place as a node.
 _OF_HOSTS = ("multicluster_cluster", "node_name")
 
 #: The connection by pods on nodes.
@@ -131,7 +131,7 @@ def without_cluster(hostvars: t.Any, groups: Groups, cluster: str) -> tuple[t.An
 
 
 def _check_alike(host: str, entry: t.Mapping[str, t.Any], given: t.Any) -> None:
-    """Raises ValueRefused where a cluster's host says of the cluster what its entry does not: only some jobs would see the host."""
+    """Raises ValueRefused where a cluster's host has a variable of the cluster that its entry does not: only some jobs would see the host."""
     for name in (*CLUSTER_VARIABLES, *ACCESS_OPTIONS):
         if name in given and name not in (*_OF_HOSTS, "name") and (name not in entry or entry[name] != given[name]):
             message = "{0} of host {1} is not what {2}.{1} says; write it there alone"
@@ -151,7 +151,7 @@ def cluster_access(hostvars: t.Any, groups: Groups, clusters_group: str = "clust
     for row in rows if len(rows) > 1 else ():
         if not gives_access(row):
             row["kubeconfig"] = (
-                ""  # what the environment says is meant for one cluster: none takes it, nor where a task asks it alone
+                ""  # what the environment has is meant for one cluster: none takes it, nor where a task asks it alone
             )
     return rows
 
@@ -203,9 +203,9 @@ def _balanced(given: t.Any) -> list[str]:
 
 
 def managed_clusters(definition: t.Mapping[str, t.Any]) -> list[str]:
-    """The clusters that this fabric writes to by default, sorted: those with nodes of ours, or all where none has any (decision 66).
+    """The clusters that this fabric writes to by default, sorted: those with managed nodes, or all where none has any (decision 66).
 
-    A neighbour of which only the API server is known is somebody else's: it is read, and written to where a variable names it.
+    A neighbour of which only the API server is known has another owner: it is read, and written to where a variable names it.
     """
     with_nodes = {str(node["multicluster_cluster"]) for node in definition["nodes"].values()}
     named = sorted(definition["clusters"])
@@ -213,7 +213,7 @@ def managed_clusters(definition: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def secret_values(hostvars: t.Any, hosts: t.Iterable[str]) -> set[str]:
-    """The texts of variables whose names say that they are secret, such as passwords, tokens and private keys, at any depth."""
+    """The texts of variables that have names of secrets, such as passwords, tokens and private keys, at any depth."""
     found: set[str] = set()
     for host in hosts:
         given = hostvars[host]

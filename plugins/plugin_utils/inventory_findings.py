@@ -56,7 +56,7 @@ _CAPABILITIES = "multicluster_capabilities"
 _SPEAKER = ("bgp_speaker_neighbors", "bgp_speaker_source_ip", "bgp_speaker_router_id")
 #: What makes a node a speaker.
 _SPEAKERS = ("bgp_speaker_neighbors", "layer2_speaker_segment")
-#: Connections by which a host's address says which machine it is, and what else says it: the same address is another machine
+#: Connections by which a host's address identifies the machine, and what else does: the same address is another machine
 #: by another port or another way there.
 _REMOTE = ("ssh", "smart", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh")
 _WAY = ("ansible_port", "ansible_connection", "ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_args")
@@ -116,7 +116,7 @@ class _Names:
 
     def __init__(self, hostvars: t.Any, groups: t.Mapping[str, t.Any], known: Known) -> None:
         manager = getattr(hostvars, "_variable_manager", None)
-        #: What -e gave, as far as this Ansible tells.
+        #: What -e gave, as far as this Ansible shows it.
         self.command_line = frozenset(getattr(manager, "extra_vars", None) or {})
         made = getattr(manager, "_nonpersistent_fact_cache", None) or {}
         self.hosts: dict[str, list[str]] = {}
@@ -124,7 +124,7 @@ class _Names:
         self.clusters: dict[str, object] = {}
         self.machines: dict[tuple[str, ...], list[str]] = {}
         self.sources: list[str] = []
-        #: Such as of a vault whose password was not given: (variable, why) -> hosts.
+        #: Such as of a vault without its password: (variable, why) -> hosts.
         self.unreadable: dict[tuple[str, str], list[str]] = {}
         self._values: dict[tuple[str, str], tuple[t.Any, list[str]]] = {}
         looked_at = {
@@ -175,7 +175,7 @@ class _Names:
         self._values.setdefault((name, json.dumps(value, default=str)), (value, []))[1].append(host)
 
     def values(self) -> list[tuple[str, t.Any, list[str]]]:
-        """(variable, value, hosts) for each value of a variable whose values are looked at."""
+        """(variable, value, hosts) for each value of a variable that has its values checked."""
         return [
             (name, value, hosts)
             for (name, dummy), (value, hosts) in sorted(self._values.items(), key=lambda item: item[0])

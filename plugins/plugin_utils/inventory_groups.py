@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # Private to this collection: may change at any time.
-"""Groups whose names come out of what a cluster says, such as a node's label: none of them is a group of somebody else (threat T46).
+"""Groups with names out of what a cluster reports, such as a node's label: none of them is a group of another source (threat T46).
 
 A node in the group ``clusters`` would be a cluster, and one in ``bastions`` would get the bastions' variables and tasks.
 """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What each of several inventories says alone. Only files are read, no program is run and no plugin that asks anybody."""
+"""What each of several inventories has alone. Only files are read, no program is run and no plugin that asks anybody."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _claims(data: InventoryData, base: pathlib.Path, loader: t.Any) -> dict[str,
 
 
 def _related(data: InventoryData, group: str, other: str) -> bool:
-    """Whether one of two groups lies within the other, which is how a value is meant to be overridden."""
+    """Whether one of two groups is within the other, which is how a value is meant to be overridden."""
     return (
         data.groups[other] in data.groups[group].get_ancestors()
         or data.groups[group] in data.groups[other].get_ancestors()
@@ -89,13 +89,13 @@ def _related(data: InventoryData, group: str, other: str) -> bool:
 
 
 def _said(inline: t.Mapping[str, t.Any], base: pathlib.Path, folder: str, name: str, loader: t.Any) -> dict[str, str]:
-    """What a group or host says of our variable and of addresses; templates say nothing."""
+    """Our variable and addresses of a group or host; templates count as nothing."""
     values = dict(inline)
     try:
         for file in loader.find_vars_files(str(base / folder), name):
             values.update(loader.load_from_file(file, cache="none", unsafe=True) or {})
     except (AnsibleError, OSError, ValueError, TypeError):
-        pass  # such as a vault whose password is not given; Ansible itself complains where it matters
+        pass  # such as a vault without its password; Ansible itself complains where it matters
     return {
         key: str(values[key])
         for key in (_VARIABLE, *_ADDRESSES)

@@ -53,7 +53,7 @@ class InventoryAction(ControllerAction):
                 self.hostvars, self.groups = inventory.without_cluster(
                     self.hostvars, self.groups, str(leaving["cluster"])
                 )
-            if not variables.get(OPTIONS_TO):  # who only notes options says itself that there is no cluster
+            if not variables.get(OPTIONS_TO):  # who only notes options reports itself that there is no cluster
                 self._check_clusters(given)
             skip_reason = self.fill(options, variables)
             outside: list[str] = []
@@ -135,7 +135,7 @@ def check_choice(
 ) -> None:
     """Refuse a value that is none of a variable's choices, under the name by which the user wrote it.
 
-    variable: one of the run, with choices. setting: the role's own, whose default it is. Raises ValueError.
+    variable: one of the run, with choices. setting: the role's own, which has it as default. Raises ValueError.
     """
     written = variable if action._templar.template(variables.get(variable)) == value else setting
     for row in check_choices([(variable, value, ())], known_variables(), lambda unused: ""):
@@ -145,9 +145,9 @@ def check_choice(
 def renamed(
     action: ActionBase, variables: t.Mapping[str, t.Any], more: t.Iterable[t.Iterable[str]] = ()
 ) -> list[Finding]:
-    """Errors of an inventory whose variables or capabilities have former names: nothing reads them, so what they say would be left out.
+    """Errors of an inventory with former names of variables or capabilities: nothing reads them, so their values would be left out.
 
-    variables: the task's. more: names of other hosts' variables. ``validate`` looks at all hosts and says more; this is what every run can pay for.
+    variables: the task's. more: names of other hosts' variables. ``validate`` looks at all hosts and reports more; this is what every run can pay for.
     """
     former, capabilities = (
         run_variables()["former"],

@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.plugin_utils.inventory import Groups
 
-#: What a step of the playbook ``leave`` says of itself: ``{cluster: NAME, side: here or elsewhere, without: bool}``. ``without``: as if the cluster
+#: What a step of the playbook ``leave`` sets of itself: ``{cluster: NAME, side: here or elsewhere, without: bool}``. ``without``: as if the cluster
 #: were not in the inventory any more.
 LEAVING, HERE = "__leave", "here"
 
@@ -36,9 +36,9 @@ def hosts_inside(hostvars: t.Any, variables: t.Mapping[str, t.Any]) -> frozenset
 def clusters_inside(
     hostvars: t.Any, groups: Groups, clusters_group: str, variables: t.Mapping[str, t.Any]
 ) -> frozenset[str] | None:
-    """The clusters whose APIs a run may write; None where it has no limit, and so all of them.
+    """The clusters with APIs that a run may write; None where it has no limit, and so all of them.
 
-    Those whose host is inside, and those all of whose nodes are. hostvars, groups: of with_clusters.
+    Those with their host inside, and those with all their nodes inside. hostvars, groups: of with_clusters.
     """
     inside = hosts_inside(hostvars, variables)
     if inside is None:
@@ -78,7 +78,7 @@ def narrowed(
 ) -> tuple[list[str], list[str]]:
     """(names that may be written, clusters that stay as they are). asked: what a task names, empty for all clusters.
 
-    A name that no cluster has stays, so that whoever reads the list says so.
+    A name that no cluster has stays, so that whoever reads the list reports it.
     """
     names = list(asked) or sorted(clusters)
     if inside is None:

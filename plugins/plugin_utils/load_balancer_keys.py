@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is wrong with a cluster's load_balancers_settings, in words that name what to mend."""
+"""What is wrong with a cluster's load_balancers_settings, in texts that name what to fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VARIABLE = "load_balancers_settings"
 
 
 def wrong_settings(settings: t.Any) -> list[str]:
-    """What to mend in the variable of one cluster, each as a sentence about it."""
+    """What to fix in the variable of one cluster, each as a sentence about it."""
     if not isinstance(settings, t.Mapping):
         return [
             f'it is a dictionary, such as {{load_balancer: "empty://", pool: [203.0.113.0/27]}}, not a {type(settings).__name__}'

@@ -105,7 +105,7 @@ class _Inventory:
         self.wrong: dict[str, list[str]] = {}
 
     def add_node(self, host: str, given: t.Any) -> None:
-        """A node's routers, addresses, and what it says over BGP."""
+        """A node's routers, addresses, and what it announces over BGP."""
         cluster, neighbors = str(given["multicluster_cluster"]), given.get("bgp_speaker_neighbors") or ()
         if not isinstance(neighbors, (list, tuple)) or not all(
             isinstance(one, t.Mapping) and one.get("address") for one in neighbors
@@ -143,7 +143,7 @@ class _Inventory:
         self.facts.setdefault(cluster, []).append({key: value for key, value in row.items() if value is not None})
 
     def _on_segment(self, host: str, name: str, cluster: str, given: t.Any) -> bool:
-        """A node that stands in for others on its network segment: by the addresses that it is said to have there, else by the one Ansible reaches it at."""
+        """A node that takes over for others on its network segment: by the addresses that it is given there, else by the one Ansible reaches it at."""
         segment = given.get("layer2_speaker_segment") or ""
         if not segment:
             return False

@@ -14,7 +14,7 @@ Pages = t.Mapping[str, t.Callable[[], tuple[int, str, str]]]
 
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
-    # a neighbour that connects and says nothing keeps one thread, for as long as it may be silent
+    # a neighbour that connects and sends nothing keeps one thread until the timeout
     request_queue_size = 16
 
 

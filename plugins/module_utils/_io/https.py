@@ -45,7 +45,7 @@ def _before_deadline(made: socket.socket) -> t.Iterator[None]:
 
 
 class DeadlineSocket(ssl.SSLSocket):
-    """A TLS socket whose reads end at the deadline of the request.
+    """A TLS socket that ends its reads at the deadline of the request.
 
     Socket timeouts alone start again with every byte, so a server that drips one byte every few seconds would hold
     a connection, and the run, for ever (T21).
@@ -126,7 +126,7 @@ class _Named(http.client.HTTPSConnection):
 
 
 class HealthProbe:
-    """``ca_pem`` None: the system's trust store; ``verify`` False: any certificate, as the original did (decision 22)."""
+    """``ca_pem`` None: the system's trust store; ``verify`` False: any certificate, as cloud-provider-equinix-metal did (decision 22)."""
 
     def __init__(self, ca_pem: str | None, name: str, verify: bool = True, seconds: float = 5.0) -> None:
         self._name, self._seconds = name, seconds

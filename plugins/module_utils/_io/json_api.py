@@ -25,7 +25,7 @@ def segment(value: t.Any) -> str:
 
 
 class Answer(t.NamedTuple):
-    """``status`` None: there was no answer, and ``reason`` says why; header names in lower case."""
+    """``status`` None: there was no answer, and ``reason`` has the cause; header names in lower case."""
 
     status: int | None
     headers: t.Mapping[str, str] = {}

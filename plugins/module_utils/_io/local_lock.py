@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A lock between the runs of one user on one machine, held by a process of its own for as long as another one lives.
 
-The lock is a file in a folder that nobody else can enter: no other user can hold it, and it says who does.
+The lock is a file in a folder that nobody else can enter: no other user can hold it, and it names its holder.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ def _live(body: t.Callable[[t.Callable[[Data], None], threading.Event], None], w
 
     try:
         body(report, stop)
-    except Exception as error:  # what is not told here is reported nowhere
+    except Exception as error:  # what is not reported here is reported nowhere
         report({"error": f"{type(error).__name__}: {error}"})
 
 
 def is_supported() -> bool:
-    """What tells one process from a later one of its number is read the way of Linux."""
+    """What distinguishes a process from a later one with its number is read the way of Linux."""
     return sys.platform.startswith("linux")

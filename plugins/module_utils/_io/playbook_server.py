@@ -7,7 +7,7 @@
 ``python`` is the interpreter of PROGRAM, which knows nothing of this collection: only the standard library is imported here, and what PROGRAM will import
 anyway. A run is PROGRAM itself, executed in the fork as the shell would execute it, so nothing of Ansible is called from here, and an Ansible that names its
 parts otherwise only starts more slowly. SOCKET is a descriptor. Lines of JSON come, {run: number, words} and {end: number}, and go: {ready: files
-whose change makes what is in memory stale}, {begun: number, pid}, {ended: number, result}. One run at a time. When nobody asks any more, because
+that make what is in memory stale when they change}, {begun: number, pid}, {ended: number, result}. One run at a time. When nobody asks any more, because
 the other end was closed or has died, the run that is under way is ended, and so is this process.
 """
 
@@ -89,7 +89,7 @@ class Server:
             self._look()
 
     def say(self, message: t.Mapping[str, t.Any]) -> None:
-        with contextlib.suppress(OSError):  # nobody asks any more, as the next look at the socket says
+        with contextlib.suppress(OSError):  # nobody asks any more, as the next look at the socket shows
             self._channel.sendall(json.dumps(message).encode("utf-8") + b"\n")
 
     def _listen(self) -> bool:
@@ -104,7 +104,7 @@ class Server:
         for line in lines:
             asked = json.loads(line)
             if "run" in asked:
-                self._begin(int(asked["run"]), [str(word) for word in asked["words"]])
+                self._begin(int(asked["run"]), [str(argument) for argument in asked["words"]])
             elif self._run and self._run.number == asked["end"]:
                 self._end(self._run)
         return True
@@ -183,12 +183,12 @@ def _result(code: t.Any) -> int:
 
 
 def imported(program: str) -> list[str]:
-    """Import what the program needs. Gives the files and folders of it, whose change makes this stale. Raises ImportError."""
+    """Import what the program needs. Gives the files and folders of it that make this stale when they change. Raises ImportError."""
     needed = importlib.import_module(NEEDED)
     for name in USUAL:
         try:
             importlib.import_module(name)
-        except Exception:  # pylint: disable=broad-except  # a run imports it again, and says what is wrong where it needs it
+        except Exception:  # pylint: disable=broad-except  # a run imports it again, and reports what is wrong where it needs it
             continue
     package = pathlib.Path(os.path.abspath(sys.modules[NEEDED.partition(".")[0]].__file__ or "")).parent
     return [

@@ -67,7 +67,7 @@ def private_folder() -> t.Iterator[str]:
 
 
 def read_json(folder: str, name: str) -> t.Any:
-    """What a program of ours wrote there; None where it wrote nothing."""
+    """What a program of the collection wrote there; None where it wrote nothing."""
     try:
         with pathlib.Path(folder, name).open(encoding="utf-8") as source:
             return json.load(source)
@@ -76,7 +76,7 @@ def read_json(folder: str, name: str) -> t.Any:
 
 
 def write_json(folder: str, name: str, value: t.Any) -> str:
-    """A file in such a folder, for a program of ours; gives its path. Raises OSError."""
+    """A file in such a folder, for a program of the collection; gives its path. Raises OSError."""
     path = pathlib.Path(folder, name)
     with path.open("w", encoding="utf-8") as target:
         json.dump(value, target)

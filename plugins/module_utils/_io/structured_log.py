@@ -17,7 +17,7 @@ _REMEMBERED = 10_000
 
 
 class Log:
-    """Lines of ``part`` (a capability, the program) and ``event``. Names and texts of clusters are somebody else's: nothing of them moves a
+    """Lines of ``part`` (a capability, the program) and ``event``. Names and texts of clusters are not trusted: nothing of them moves a
     terminal's cursor or makes a second line."""
 
     def __init__(self, write: t.Callable[[str], t.Any] | None = None) -> None:

@@ -72,7 +72,7 @@ def interpreter_of(program: str, path: str | None = None) -> tuple[str, list[str
         raise Unsuitable(f"{found} is no script of Python's")
     if not _only_calls(text):
         raise Unsuitable(f"{found} does more than call Ansible")
-    return found, [word.strip() for word in words]
+    return found, [argument.strip() for argument in words]
 
 
 def _only_calls(text: str) -> bool:
@@ -185,7 +185,7 @@ class _Process:
                 elif ending and now >= deadline:
                     raise EOFError("it does not answer")
         except EOFError:
-            # an old word must reach no node after a new one
+            # an old command must reach no node after a new one
             rest = _below(run) if run and born and _born(run) == born else {}
             self.kill()
             for pid, begun in rest.items():
@@ -235,7 +235,7 @@ class _Process:
 
 
 def _fields(pid: int) -> list[str]:
-    """What the kernel says of a process, from its state on; nothing of one that is not there."""
+    """What the kernel reports of a process, from its state on; nothing of one that is not there."""
     try:
         return (
             pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Claims of Service authors (decision 29, T17): an address belongs to one Service, and nobody takes it by writing it down.
 
-Some are in use without being ours yet: MetalLB, Cilium and others write theirs into a Service's status only. Such an address stays. It becomes
-ours where the user asks for adoption and it lies in the pool, or where we had reported it ourselves; it is given up where the user names it in
+Some are in use without being owned yet: MetalLB, Cilium and others write theirs into a Service's status only. Such an address stays. It becomes
+owned where the user asks for adoption and it is in the pool, or where we had reported it ourselves; it is given up where the user names it in
 ``renumber``, and nowhere else.
 """
 
@@ -42,7 +42,7 @@ class AddressRules(t.NamedTuple):
 def check_address_claims(
     services: t.Sequence[Service], reservations: t.Sequence[Reservation], rules: AddressRules
 ) -> tuple[list[Service], list[Refusal]]:
-    """Services whose address is theirs to use, in their order, and refusals; the rest goes on.
+    """Services that may use their address, in their order, and refusals; the rest goes on.
 
     The one for which an address is reserved or recorded keeps it; else the one that already announces it, else the
     first by name. Others may have it too when they agree to share it (sharing.why_not). Where the inventory names pools, an address that is
@@ -134,8 +134,8 @@ class Settling(t.NamedTuple):
 def settle(services: t.Iterable[Service], reservations: t.Sequence[Reservation], settling: Settling) -> list[Service]:
     """The Services, with ``live`` where an address of the status alone is kept as theirs.
 
-    Whether it is theirs to use is for check_address_claims to say. A report of ours whose address is another Service's by now is stale:
-    it says nothing any more.
+    check_address_claims decides whether they may use it. A report of our own is stale once another Service has its address:
+    it counts no more.
     """
     return [_settled(service, reservations, settling) for service in services]
 
@@ -170,7 +170,7 @@ class GivenUp(t.NamedTuple):
 
 
 def parse_renumber(texts: t.Iterable[object]) -> GivenUp:
-    """Networks; ``true`` stands for everything, ``false`` for nothing. Raises ValueRefused ``bad_cidr``."""
+    """Networks; ``true`` means everything, ``false`` for nothing. Raises ValueRefused ``bad_cidr``."""
     given = [str(text) for text in texts]
     networks = [text for text in given if lower(text) not in ("true", "false")]
     return GivenUp(PrefixSet.of_texts(networks), any(lower(text) == "true" for text in given))
@@ -186,7 +186,7 @@ def give_up(
 ) -> list[Service]:
     """The Services as if they did not have what is given up. ``annotation``: addresses are written there, so those count too.
 
-    What is reserved for a Service stays its own, and an annotation of its owner's is not ours to change.
+    What is reserved for a Service stays its own, and an annotation that the Service's owner wrote is not changed.
     """
     return [_without(service, reservations, rules, pool, given, annotation) for service in services]
 
@@ -206,7 +206,7 @@ def _without(
     def goes(text: str) -> bool:
         address = readable_address(text)
         if address is None or str(address) in own:
-            return False  # of one that is none, the claims stage tells its owner
+            return False  # the claims stage reports one that is none
         return address in given.ranges or (given.everything and text not in pool)
 
     if service.address and goes(service.address):

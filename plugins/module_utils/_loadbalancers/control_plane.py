@@ -190,18 +190,18 @@ def _urls(node: Node, eip: str, port: int) -> t.Iterator[str]:
 
 
 def _usable(text: str) -> bool:
-    """A node may claim any address; ours is not the hand that asks the controller's own network."""
+    """A node may claim any address; the controller sends no request to its own network for it."""
     address = readable_address(text)
     return address is not None and special_kind(address) is None
 
 
 def health_url(host: str, port: int) -> str:
-    """Where an API server says whether it is healthy."""
+    """Where an API server reports whether it is healthy."""
     return f"https://{(f'[{host}]' if ':' in host else host)}:{port}/healthz"
 
 
 class Hysteresis(t.NamedTuple):
-    """``failures`` probes in a row must fail; ``rest_s`` seconds must have passed since the last move. 1 and 0: the original."""
+    """``failures`` probes in a row must fail; ``rest_s`` seconds must have passed since the last move. 1 and 0: as upstream."""
 
     failures: int = 3
     rest_s: float = 60
@@ -245,7 +245,7 @@ def external_service(
     existing: t.Mapping[str, t.Any] | None = None,
     load_balancer_class: str = "",
 ) -> Manifest:
-    """The whole Service as it should be: what exists keeps its cluster IP, node ports and foreign metadata."""
+    """The whole Service as it should be: what exists keeps its cluster IP, node ports and unowned metadata."""
     desired_ports = [
         {key: port[key] for key in ("name", "port", "protocol", "targetPort", "appProtocol") if key in port}
         for port in ports
@@ -277,7 +277,7 @@ def ingress_status(address: str) -> Manifest:
 
 
 def reports(existing: t.Mapping[str, t.Any] | None, address: str) -> bool:
-    """Whether the Service's status says so already. API servers from 1.30 on add a mode to each address, which is no difference."""
+    """Whether the Service's status already has the address. API servers from 1.30 on add a mode to each address, which is no difference."""
     rows = (((existing or {}).get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     return [row.get("ip") for row in rows if isinstance(row, dict)] == [address]
 
@@ -300,7 +300,7 @@ def endpoints(identity: str, source: t.Mapping[str, t.Any]) -> Manifest:
 
 
 def endpoint_slices(identity: str, sources: t.Iterable[t.Mapping[str, t.Any]]) -> list[Manifest]:
-    """One slice for each of default/kubernetes; other slices of that namespace are not ours to copy."""
+    """One slice for each of default/kubernetes; other slices of that namespace are not copied."""
     slices = []
     mine = [
         item

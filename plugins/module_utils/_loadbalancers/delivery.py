@@ -1,9 +1,9 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node may announce right now, by the word of its own kube-proxy.
+"""What a node may announce right now, by the answers of its own kube-proxy.
 
-A port that answers 200 says that the node can deliver, one that answers anything else says that it cannot, and that counts at once. No answer
-says nothing yet: kube-proxy is started anew now and then, and its rules stand meanwhile. So the last word holds for a while (``SILENCE_SECONDS``).
+A port that answers 200 means that the node can deliver, one that answers anything else means that it cannot, and that counts at once. No answer
+decides nothing yet: kube-proxy restarts now and then, and its rules stay meanwhile. So the last answer holds for a while (``SILENCE_SECONDS``).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import typing as t
 from .._values.refused import ValueRefused
 from .bgp.speaker import parse_prefixes
 
-#: How long the last word of a port holds that does not answer any more.
+#: How long the last answer of a port holds that does not answer any more.
 SILENCE_SECONDS = 10.0
 GOOD = 200
 
 
 class Heard(t.NamedTuple):
-    """The last word of a port, and when it was said (a clock that only goes forward)."""
+    """The last answer of a port, and when it came (a clock that only goes forward)."""
 
     good: bool
     at: float
@@ -74,7 +74,7 @@ def trusted(memory: Memory, announced: t.Iterable[Desired], node_port: int, now:
 def judge(routes: t.Iterable[Desired], memory: Memory, node_port: int, known: bool, now: float) -> Decision:
     """What holds now.
 
-    ``node_port``: kube-proxy's own, which speaks for everything on the node, 0 for none. It counts once it has ever answered (``known``): there are
+    ``node_port``: kube-proxy's own, which counts for everything on the node, 0 for none. It counts once it has ever answered (``known``): there are
     clusters without kube-proxy, and nothing must be withdrawn there.
     """
     stops = _stopped(memory, node_port, now) if node_port and known else ""
@@ -89,11 +89,11 @@ def judge(routes: t.Iterable[Desired], memory: Memory, node_port: int, known: bo
 
 
 def _stopped(memory: Memory, port: int, now: float) -> str:
-    word = memory.get(port)
-    if word is None:
+    last = memory.get(port)
+    if last is None:
         return f"port {port} of this node does not answer"
-    if not word.good:
+    if not last.good:
         return f"port {port} of this node says that it cannot deliver"
     return (
-        f"port {port} of this node has been silent for {SILENCE_SECONDS:g} s" if now - word.at > SILENCE_SECONDS else ""
+        f"port {port} of this node has been silent for {SILENCE_SECONDS:g} s" if now - last.at > SILENCE_SECONDS else ""
     )

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Records of the Equinix Metal API as ours. A record that is not what it should be is left out, never guessed (ccm 14)."""
+"""Records of the Equinix Metal API as the collection's types. A record that is not what it should be is left out, never guessed (ccm 14)."""
 
 from __future__ import annotations
 

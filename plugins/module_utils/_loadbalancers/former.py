@@ -1,9 +1,9 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who gave a Service its address before us, what he wrote on it alongside, and what says that he is still at work (moving here, and back).
+"""Who gave a Service its address before us, what he wrote on it alongside, and what shows that he is still at work (moving here, and back).
 
-What a controller leaves on Services when it is taken away says that it serves them, to people and to its next installation. It goes when the
-address is ours and the controller is gone; while it is at work it would come back at once.
+What a controller leaves on Services when it is removed claims that it serves them, for people and for its next installation. It goes when the
+address is owned and the controller is gone; while it is at work it would come back at once.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Object = t.Mapping[str, t.Any]
 
 
 class Former(t.NamedTuple):
-    """One controller. ``mark`` says whether an object is its; ``annotations`` and ``labels`` (with the value, or nothing for any) are its own
-    wherever they stand, ``claims`` are annotations that their owners may have written, too: its own where one of ``managers`` did.
+    """One controller. ``mark`` decides whether an object is its; ``annotations`` and ``labels`` (with the value, or nothing for any) are its own
+    wherever they are, ``claims`` are annotations that their owners may have written, too: its own where one of ``managers`` did.
 
     ``conditions`` of the status have these types. ``images`` are what its workloads run; ``pools`` the apiVersions and kind of what makes it
     work where its program runs for other reasons.
@@ -77,7 +77,7 @@ class Marks(t.NamedTuple):
 
 
 def former_of(obj: Object) -> Former | None:
-    """Who serves, or served, a Service: the one whose marks it has, else who wrote its status; None where nothing tells."""
+    """Who serves, or served, a Service: the one with the marks that it has, else who wrote its status; None where nothing shows it."""
     for former in FORMERS:
         if marks_of(obj, former).names:
             return former
@@ -100,7 +100,7 @@ def marks_of(obj: Object, former: Former) -> Marks:
     own = [name for name in former.annotations if name in annotations]
     tags = [name for name, value in former.labels.items() if name in labels and value in ("", labels[name])]
     if tags == ["ipam-address"]:
-        tags = []  # of itself a word that anybody may use
+        tags = []  # on its own, a label that anybody may use
     said = [str(row.get("type")) for row in _conditions(obj) if row.get("type") in former.conditions]
     if own or tags or said:
         own += [
@@ -130,4 +130,4 @@ def at_work(former: Former, workloads: t.Iterable[tuple[str, str]], pools: t.Col
     """What of it is there and works: workloads (label, image) that run its program, or the names of its pools."""
     if former.pools[1]:
         return [f"{former.pools[1]} {name}" for name in sorted(pools)]
-    return sorted({label for label, image in workloads if any(word in lower(image) for word in former.images)})
+    return sorted({label for label, image in workloads if any(part in lower(image) for part in former.images)})

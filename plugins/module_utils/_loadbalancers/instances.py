@@ -17,7 +17,7 @@ _TYPE, _REGION, _ZONE = (
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 )
-#: Their names of before 1.17, which the original writes alongside them and old manifests select by.
+#: Their names of before 1.17, which cloud-provider-equinix-metal writes alongside them and old manifests select by.
 _FORMER = {
     _TYPE: "beta.kubernetes.io/instance-type",
     _REGION: "failure-domain.beta.kubernetes.io/region",
@@ -57,10 +57,10 @@ def device_of(
 ) -> Device | None:
     """A node's device by its provider ID where it has one, else by its name; ``devices`` is the complete list.
 
-    Raises ValueRefused for no name, two devices of the name, and for a foreign or malformed provider ID, which never means that the device is gone.
+    Raises ValueRefused for no name, two devices of the name, and for another provider's or a malformed provider ID, which never means that the device is gone.
     """
     if not node_provider_id:
-        # the device whose host name is the node's name (T15)
+        # the device with the node's name as host name (T15)
         if not name:
             raise ValueRefused("bad_format", "a node without a name has no device")
         found = [device for device in devices if device.hostname == name]
@@ -118,7 +118,7 @@ def _by_type(rows: t.Iterable[t.Mapping[str, t.Any]]) -> dict[t.Any, list[t.Any]
 
 
 def region_of(device: Device, variant: Variant) -> str:
-    """The region's code; a facility stands in for a metro that is not there."""
+    """The region's code; a facility replaces a metro that is not there."""
     return device.metro or device.facility if variant.region_from == "metro" else device.facility
 
 

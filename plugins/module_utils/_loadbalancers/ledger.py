@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Our record of addresses, in a ConfigMap of the cluster: whose each is, and that we made it (decision 40, T15, T17).
+"""Our record of addresses, in a ConfigMap of the cluster: who owns each, and that we made it (decision 40, T15, T17).
 
 With the provider static this record is also the pool's state (ccm 15). One entry for each reservation.
 """
@@ -26,7 +26,7 @@ class Entry(t.NamedTuple):
     """One reservation. ``service`` is ``namespace/name``, ``device`` whom the address is assigned to, ``time`` for people.
 
     ``retain``: its Service desired the address kept when we saw it last; when it is gone, nobody else can say so. ``sharers``: the other
-    Services that had the address then: the first of them holds it when its Service is gone. ``group``: in which nodes of a segment stand by for it,
+    Services that had the address then: the first of them holds it when its Service is gone. ``group``: in which nodes of a segment are backups for it,
     where its number cannot be found anew (layer2/groups.py).
     """
 

@@ -23,7 +23,7 @@ DEFAULT_POOL = "default"
 SETTING = "pools in load_balancers_settings"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?\Z")
 Given = t.Mapping[str, t.Any]
-#: One of each kind that lies in the middle of what somebody may write.
+#: One of each kind, in the middle of what somebody may write.
 _NOBODYS = tuple(
     map(
         parse_address,
@@ -125,7 +125,7 @@ class NamedPool(t.NamedTuple):
 class Held:
     """Addresses that are taken, and what a further choice has to know of them, counted once: there may be thousands of either.
 
-    ``rows``: address -> ``namespace/name`` of its Service, or nothing for somebody else's.
+    ``rows``: address -> ``namespace/name`` of its Service, or nothing for another owner's.
     """
 
     def __init__(self, rows: t.Mapping[str, str]) -> None:

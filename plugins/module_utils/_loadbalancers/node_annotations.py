@@ -88,7 +88,7 @@ def node_annotations(node: NodeBgp, scheme: Scheme, private_network: str = "") -
 
 
 def stale_keys(scheme: Scheme) -> list[t.Callable[[str], object]]:
-    """What tells our own numbered keys, which go once nobody wants them: those of routers that are gone, and withheld passwords."""
+    """What matches our own numbered keys, which go once they are not desired: those of routers that are gone, and withheld passwords."""
     return [
         re.compile(re.escape(before) + ("(?:0|[1-9][0-9]{0,5})" if mark else "") + re.escape(after) + r"\Z").match
         for before, mark, after in (pattern.partition(MARK) for pattern in scheme.indexed().values())
@@ -115,7 +115,7 @@ def plan_node_annotations(
 ) -> tuple[Plan, list[Patch]]:
     """One patch for each node that differs. ``objects`` are the cluster's Nodes by name, ``private`` their private networks.
 
-    A node whose facts are missing keeps what it has. With ``absent`` everything of ours goes from all nodes.
+    A node with missing facts keeps what it has. With ``absent`` everything owned goes from all nodes.
     """
     desired = {
         name: {scheme.private_network: network}
@@ -133,7 +133,7 @@ def plan_node_annotations(
 
 
 def password_keys(keys: t.Iterable[str], scheme: Scheme) -> set[str]:
-    """Those of the keys whose values a diff must not show."""
+    """Those of the keys that hold values which a diff must not show."""
     before, mark, after = scheme.indexed().get("password", "").partition(MARK)
     return {
         key

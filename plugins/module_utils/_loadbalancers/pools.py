@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ranges of addresses (ccm 15): a cluster's pool, handed out without any provider; the pools of others; what is for something else than Services.
+"""Ranges of addresses (ccm 15): a cluster's pool, given out without any provider; the pools of others; what is for something else than Services.
 
 Who may write a Service, or a provider, could else have a node's or a router's address announced, and its traffic with it (T17, CVE-2020-8554).
 """
@@ -59,7 +59,7 @@ def parse_bounds(text: object, reason: str = "bad_cidr") -> tuple[Address, Addre
 
 
 def parse_span(text: object, reason: str = "bad_cidr") -> Span:
-    """What lies between the bounds. Raises ValueRefused."""
+    """The addresses between the bounds. Raises ValueRefused."""
     low, high = parse_bounds(text, reason)
     library = netaddr()
     return t.cast(
@@ -131,7 +131,7 @@ class Reserved:
         return both
 
     def hosts(self) -> list[str]:
-        """The addresses in it that stand alone: no pool hands them out."""
+        """The addresses in it that are single: no pool hands them out."""
         return sorted({str(span[0]) for spans in self.labelled.values() for span in spans if span.first == span.last})
 
     def refuse(self, address: object, besides: t.Container[str] = ()) -> None:

@@ -4,8 +4,8 @@
 under which generations of the cloud controller keep their tags, objects and provider IDs (ccm 2, 6.1).
 
 Anyone in a project can put our tags on a reservation (T15): tags with the cluster's UID are enough to use an address,
-never enough to release one. And the UID is a claim of the cluster: one that two clusters answer with is nobody's, unless the inventory says
-whose (``cluster_uid``), and while one of the clusters cannot be asked, another one's answer proves too little to give anything back.
+never enough to release one. And the UID is a claim of the cluster: one that two clusters answer with is nobody's, unless the inventory has
+the owner (``cluster_uid``), and while one of the clusters cannot be asked, another one's answer proves too little to give anything back.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def parse_identity(text: object) -> str:
 
 
 def usage_tag(identity: str) -> str:
-    """The tag that says who ordered an address."""
+    """The tag with the identity that ordered an address."""
     return f"usage={identity}-auto"
 
 
@@ -105,7 +105,7 @@ class Reservation(t.NamedTuple):
 
 
 class Owner(t.NamedTuple):
-    """Whose addresses we look for: the identity that we write, those that we also accept, the cluster."""
+    """The owners of the addresses that are looked for: the identity that we write, those that we also accept, the cluster."""
 
     identity: str
     cluster_uid: str
@@ -113,7 +113,7 @@ class Owner(t.NamedTuple):
 
     @property
     def usage_tags(self) -> tuple[str, ...]:
-        """Every usage tag that counts as ours."""
+        """Every usage tag that counts as owned."""
         return tuple(usage_tag(identity) for identity in (self.identity,) + tuple(self.adopted))
 
     @property
@@ -136,7 +136,7 @@ def service_tags(owner: Owner, namespace: str, name: str) -> list[str]:
 
 
 def load_balancer_name(tags: t.Iterable[str]) -> str:
-    """The name of a Service's load balancer in the original's log and events."""
+    """The name of a Service's load balancer in the log and events of cloud-provider-equinix-metal."""
     return ":".join(tags)
 
 
@@ -146,7 +146,7 @@ def carries(tags: t.Iterable[str] | None, desired: t.Iterable[str]) -> bool:
 
 
 def is_owned(reservation: Reservation, owner: Owner) -> bool:
-    """Whether an adopted usage tag and this cluster's tag are there. Without a cluster tag it is foreign (ccm 9.6)."""
+    """Whether an adopted usage tag and this cluster's tag are there. Without a cluster tag it is unowned (ccm 9.6)."""
     tags = set(reservation.tags)
     return owner.cluster_tag in tags and not tags.isdisjoint(owner.usage_tags)
 
@@ -181,7 +181,7 @@ def reservation_of(
 ) -> Reservation | None:
     """The one reservation of a Service, or None; of a Service of both families that of ``version``.
 
-    Of several: the one whose address the Service has; with ``on_duplicate`` first, the first of the list; the one that
+    Of several: the one with the address that the Service has; with ``on_duplicate`` first, the first of the list; the one that
     our records hold. Raises ValueRefused ``claimed_twice`` with the ids of all (decision 24).
     """
     found = matches_of(reservations, owner, namespace, name, version)
@@ -229,9 +229,9 @@ _MEND = "write cluster_uid into load_balancers_settings of the one whose it is (
 
 
 def check_uids(answers: t.Mapping[str, str], pinned: t.Mapping[str, str]) -> dict[str, ValueRefused]:
-    """Clusters whose UID cannot be believed, and why: ``outside_grant`` where the inventory says another one, else ``claimed_twice``.
+    """Clusters with a UID that cannot be trusted, and why: ``outside_grant`` where the inventory has another one, else ``claimed_twice``.
 
-    ``answers``: what each cluster says. ``pinned``: what the inventory says, of any of them, also of those that did not answer.
+    ``answers``: what each cluster reports. ``pinned``: what the inventory has, of any of them, also of those that did not answer.
     """
     refused: dict[str, ValueRefused] = {}
     users: dict[str, list[str]] = {}
@@ -258,7 +258,7 @@ def check_uids(answers: t.Mapping[str, str], pinned: t.Mapping[str, str]) -> dic
 
 
 def unproven(name: str, unreachable: t.Collection[str], pinned: t.Mapping[str, str]) -> ValueRefused | None:
-    """Why a cluster's UID is not proof enough to release anything, or None. ``unreachable``: clusters whose UID is not known now."""
+    """Why a cluster's UID is not proof enough to release anything, or None. ``unreachable``: clusters without a known UID now."""
     others = sorted(other for other in unreachable if other != name and not pinned.get(other))
     if pinned.get(name) or not others:
         return None

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ``kubectl describe service`` tells of a Service's address: given, refused and why, no address left. The reasons are those of controllers that
+"""What ``kubectl describe service`` shows of a Service's address: given, refused and why, no address left. The reasons are those of controllers that
 people know: EnsuredLoadBalancer and SyncLoadBalancerFailed of cloud controllers, AllocationFailed of MetalLB.
 
-An Event that is the last one told of its Service is not told again; one that comes back after another is counted, under the name that it has.
+An Event that is the last one of its Service is not created again; one that comes back after another is counted, under the name that it has.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def given_text(addresses: t.Sequence[tuple[str, str]]) -> str:
 
 
 def refused(namespace: str, name: str, uid: str, reason: str, message: str) -> Notice:
-    """Why a Service has no address of ours."""
+    """Why a Service gets no address."""
     return Notice(
         namespace, name, uid, WARNING, EXHAUSTED if reason == "quota" else REFUSED, f"{reason}: {message}"[:LONGEST]
     )

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What follows for Services from the reservations and the addresses they have, and what a run orders and gives back (ccm 4, 9.3 to 9.5).
 
-An address that is in use is never changed: where another one is reserved, or where only the status has it, that is told.
+An address that is in use is never changed: where another one is reserved, or where only the status has it, that is reported.
 
 Nothing here calls anyone. Where an address must be ordered first, the plan shows it as Pending; after the order the
 caller adds the provider's record to the reservations and asks again.
@@ -48,7 +48,7 @@ METRO, FACILITY = "metro", "facility"
 
 
 class Places(t.NamedTuple):
-    """What is configured. ``host_facility`` is what the host's metadata says, the seed's last resort."""
+    """What is configured. ``host_facility`` is what the host's metadata has, the seed's last resort."""
 
     metro: str = ""
     facility: str = ""
@@ -114,9 +114,9 @@ class Context(t.NamedTuple):
     ``recorded`` ids of reservations that we made ourselves; without a record none is released, unless
     ``release_unrecorded``. ``places`` None: the provider has no locations. ``on_duplicate`` refuse or first.
     ``reports_status``: the back end does not report addresses. ``pool``: the addresses of our own, where there are any.
-    ``retained`` ids of reservations whose Services desired them kept when we saw them last: it counts once they are gone.
+    ``retained`` ids of reservations that their Services asked to keep when we saw them last: it counts once they are gone.
     ``grants``: which pools are for whom. ``shared``: the address that a Service without one shares with others; ``waiting``: those that share
-    one which is ordered in this run; ``unserved``: those whose orders were refused in this run.
+    one which is ordered in this run; ``unserved``: those with a refused order in this run.
     """
 
     owner: Owner
@@ -306,9 +306,9 @@ def _report(service: Service, address: Address, context: Context) -> list[Action
 
 
 def removal_of(service: Service, reservations: t.Sequence[Reservation], context: Context) -> Outcome:
-    """The steps after a Service went: never announce what may already be somebody else's, so unmap comes first.
+    """The steps after a Service went: never announce what may already be another Service's, so unmap comes first.
 
-    Its reservation is found by tags, never by the address that stands in the Service. One that was left alone while it
+    Its reservation is found by tags, never by the address that is in the Service. One that was left alone while it
     lived is left alone now. Raises ValueRefused ``claimed_twice``.
     """
     if left_alone(service, context.our_class):
@@ -433,7 +433,7 @@ class CostPlan(t.NamedTuple):
 
 
 def cost_plan(services: t.Sequence[Service], reservations: t.Sequence[Reservation], context: Context) -> CostPlan:
-    """For all Services of a cluster: one that fails does not stop the others, all failures are told.
+    """For all Services of a cluster: one that fails does not stop the others, all failures are reported.
 
     Orders come in the order of the Services' names, so that the same ones are refused in every run when the limit does not allow for all;
     but first those that ask for an address, which nobody else is given then, and last second addresses of who would go without one.
@@ -489,7 +489,7 @@ def _together(parts: t.Sequence[Outcome]) -> Outcome:
         if steps:
             actions.append(steps[0]._replace(address=both))
     waits = any(action.action == RESERVE for action in actions) or len(networks) < len(parts)
-    if waits:  # one of them is still to come, and half of it is written only where it stands already
+    if waits:  # one of them is still to come, and half of it is written only where it is already
         actions = [action for action in actions if action.action not in (SET_ADDRESS, REPORT)]
     notes = tuple(note for part in parts for note in part.notes)
     return Outcome(actions, "Requested" if waits else parts[0].state, notes)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which Services get an address from us, which they already have (ccm 9.2), how far it has come (ccm 0), and which addresses nobody tells a router of,
-in the user's own words."""
+"""Which Services get an address from us, which they already have (ccm 9.2), how far it has come (ccm 0), and which addresses nobody announces to a router,
+in the user's own terms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ADDRESS_ANNOTATIONS = {
     METALLB: ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs"),
     KUBE_VIP: ("kube-vip.io/loadbalancerIPs",),
 }
-#: Of every controller that can be asked so. An address that stands in one of them is never written into the field alongside it:
+#: Of every controller that can be asked so. An address that is in one of them is never written into the field alongside it:
 #: MetalLB drops the address of a Service that has both.
 EVERY_ANNOTATION = tuple(name for names in _ADDRESS_ANNOTATIONS.values() for name in names) + (
     "lbipam.cilium.io/ips",
@@ -33,13 +33,13 @@ _MOST_ASKED = 8
 class Service(t.NamedTuple):
     """What matters of a Service. ``set_by_us``: our field manager owns ``spec.loadBalancerIP``; ``version``: of its first family.
 
-    ``ingress`` and ``hosts`` are the addresses and names in its status, ``reported`` says that they are of our doing. ``live`` is
-    the address that only its status has and that we keep for it (live_addresses.settle).
+    ``ingress`` and ``hosts`` are the addresses and names in its status, ``reported``: we wrote them. ``live`` is
+    the address that only its status has and that we keep for it (address_claims.settle).
 
     ``families``: those for which it wants an address, in their order, where that is more than one; ``required``: it wants all of them.
-    ``ports`` are protocols and numbers, ``local`` says that only nodes with pods of its ``selector`` deliver. ``ours``: annotations that our
+    ``ports`` are protocols and numbers, ``local``: only nodes with pods of its ``selector`` deliver. ``owned``: annotations that our
     field manager wrote. ``held_back``: the finalizer of cloud controllers keeps it until what it has is given back; ``leaving``: it is
-    deleted, and only finalizers keep it there. ``giver``: which controller gave it what its status has, where that can be told.
+    deleted, and only finalizers keep it there. ``giver``: which controller gave it what its status has, where that is known.
     """
 
     namespace: str
@@ -106,14 +106,14 @@ def _number(value: object) -> int:
 
 
 def annotation(annotations: t.Mapping[str, str], names: t.Iterable[str]) -> str:
-    """The first of these annotations that says something."""
+    """The first of these annotations that has a value."""
     return next((str(annotations[name]) for name in names if annotations.get(name)), "")
 
 
 def parts_of(service: Service, versions: t.Container[int]) -> list[Service]:
     """A Service that wants an address of each family, as one for each that can be had; any other one as it is.
 
-    Each part has what is of its family: the address, what stands in the status. ``versions``: the families of which there are
+    Each part has what is of its family: the address, what is in the status. ``versions``: the families of which there are
     addresses. Who asks for addresses gets of those families only, as with MetalLB and Cilium.
     """
     if len(service.families) < 2:
@@ -169,7 +169,7 @@ def counts(service: Service, our_class: str = "", domain: str = DEFAULT_DOMAIN) 
 
 
 def left_alone(service: Service, our_class: str = "", domain: str = DEFAULT_DOMAIN) -> bool:
-    """Whether a Service is somebody else's, whatever its type: the control plane's, another class's, or opted out."""
+    """Whether a Service is another owner's, whatever its type: the control plane's, another class's, or opted out."""
     return (
         is_control_plane_service(service.namespace, service.name)
         or service.load_balancer_class not in ("", our_class)
@@ -205,7 +205,7 @@ def address_of(service: Service, backend: str) -> str:
 
 
 def addresses_in_use(service: Service, backend: str) -> set[str]:
-    """Every address that stands anywhere in it: none of them may go to somebody else."""
+    """Every address that is anywhere in it: none of them may go to another Service."""
     return {service.address, *_annotated(service, backend), service.live, *service.ingress} - {""}
 
 
@@ -219,7 +219,7 @@ class States(t.NamedTuple):
 
     @property
     def ready(self) -> bool:
-        """Traffic flows only when an address is reserved, stands in the Service and is announced."""
+        """Traffic flows only when an address is reserved, is set in the Service and is announced."""
         return self.reserved and self.assigned and self.mapped
 
     @property
@@ -275,7 +275,7 @@ _BACKENDS = {METALLB: "MetalLB", KUBE_VIP: "kube-vip"}
 
 
 class Row(t.NamedTuple):
-    """One Service with an address. ``stood``: the address stood there before this run; ``reported``: its status says so too."""
+    """One Service with an address. ``stood``: the address was there before this run; ``reported``: its status has it too."""
 
     service: str
     address: str
@@ -300,7 +300,7 @@ def silence(balancer: str, announced_by: str, speakers: t.Collection[str] | None
 
 
 def missing_backend(balancer: str, images: t.Collection[str]) -> str:
-    """What a cluster lacks whose back end would announce; ``images`` of all that runs there, none where nobody may look."""
+    """What a cluster lacks where its back end would announce; ``images`` of all that runs there, none where nobody may look."""
     name = _BACKENDS.get(balancer, "")
     if not name or not images or any(lower(name) in image for image in images):
         return ""

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the inventory says of one cluster's load balancing, checked as a whole before anything is read (ccm 3)."""
+"""What the inventory has for one cluster's load balancing, checked as a whole before anything is read (ccm 3)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Setup(t.NamedTuple):
     ``cluster_uid``: the UID of the namespace kube-system as the inventory has it, or nothing. ``in_annotation``: Services get their address
     in the load balancer's annotation. ``speakers``: the nodes that announce, None where nobody said;
     ``families``: 4 and 6, of the networks that their sessions carry, None where that is not known. ``pool`` is what all ``pools`` have
-    together; ``strict``: the inventory names pools. ``segments``: nodes that stand in for each other without a router, by the name of their segment,
+    together; ``strict``: the inventory names pools. ``segments``: nodes that take over from each other without a router, by the name of their segment,
     as the module layer2_speaker takes them; ``reserved_groups``: numbers that are not for them. ``further_classes``: Services of these classes
     count like those without any.
     """
@@ -129,7 +129,7 @@ class Setup(t.NamedTuple):
         return Owner(self.identity, uid, self.adopted)
 
     def context(self, uid: str, recorded: Ledger, limit: int | None, host_facility: str = "") -> Context:
-        """For the rules of Services. ``recorded``: our record of addresses. ``host_facility``: where the host's metadata say that it stands."""
+        """For the rules of Services. ``recorded``: our record of addresses. ``host_facility``: the host's location by its metadata."""
         text = self.settings.text
         places = Places(
             text("metro"),
@@ -174,7 +174,7 @@ def parse_setups(
 ) -> tuple[dict[str, Setup], dict[str, ValueRefused]]:
     """Setups by cluster, and why the others have none: a wrong setting leaves its own cluster out, and no other.
 
-    ``texts`` are configuration files by cluster, ``claims`` the clusters that keep theirs themselves, ``refused`` those whose file cannot be
+    ``texts`` are configuration files by cluster, ``claims`` the clusters that keep theirs themselves, ``refused`` those with a file that cannot be
     had. The pool of a cluster that is left out is still its own: its addresses may be in use.
     """
     found: dict[str, Setup] = {}
@@ -193,7 +193,7 @@ def parse_setups(
                 raise ValueRefused("bad_setting", str(entry["wrong"]))
             found[name] = parse_setup(entry, env, texts.get(name), name in claims)
         except ValueRefused as error:
-            # the message of a file that the cluster keeps says so itself; what else is wrong is the inventory's
+            # the message of a file that the cluster keeps names the file itself; what else is wrong is the inventory's
             label = "" if name in claims else f"load_balancers_settings of {name}: "
             wrong[name] = ValueRefused(error.reason, label + error.message)
     for one, other, address in shared(pools):  # neither may give it to a Service
@@ -227,7 +227,7 @@ def pool_texts(given: Given) -> list[object]:
 
 
 def spoken_families(given: Given) -> frozenset[int] | None:
-    """4 and 6, of the networks that speakers of ours carry; None where no one said, where something else announces, or where none speaks at all."""
+    """4 and 6, of the networks that owned speakers carry; None where they are not given, where something else announces, or where there is no speaker."""
     families = given.get("bgp_families")
     if families is None or given.get("announced_by") == OTHER or not given.get("bgp_speakers"):
         return None
@@ -235,7 +235,7 @@ def spoken_families(given: Given) -> frozenset[int] | None:
 
 
 def parse_setup(given: Given, env: t.Mapping[str, str], file: str | None, claim: bool = False) -> Setup:
-    """One cluster's. ``claim``: the file is kept by the cluster, which only claims what it says. Raises ValueRefused, SettingRefused."""
+    """One cluster's. ``claim``: the file is kept by the cluster, which only claims its contents. Raises ValueRefused, SettingRefused."""
     provider = given.get("provider") or STATIC
     if provider not in PROVIDERS:
         raise ValueRefused("unknown_provider", f"{quoted(provider)} is none of {', '.join(PROVIDERS)}")
@@ -245,7 +245,7 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: str | None, claim:
     settings = read_settings(env, file, parameters, required=provider != STATIC)
     if claim and provider != STATIC:
         _check_claim(env, file, parameters)
-    # the original's own file may say what it likes, and is read as the original reads it; an inventory has no such slips
+    # cloud-provider-equinix-metal's own file may have any value, and is read as upstream reads it; an inventory has no such slips
     balancer = (known_load_balancer if given.get("load_balancer") else parse_load_balancer)(
         settings.text("loadbalancer")
     )

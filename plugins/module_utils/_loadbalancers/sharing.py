@@ -31,7 +31,7 @@ def wants_to_share(service: Service) -> bool:
 
 
 def keys_of(service: Service) -> list[Key]:
-    """Whose key, and the key: two Services without one in common never share."""
+    """The owner of a key, and the key: two Services without one in common never share."""
     found = [(names[0], annotation(service.annotations, names)) for names in (METALLB_KEYS, CILIUM_KEYS)]
     return [row for row in found if row[1]]
 

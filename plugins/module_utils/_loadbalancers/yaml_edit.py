@@ -28,7 +28,7 @@ def parse_document(text: object) -> Document:
 
 
 def edit(text: str, desired: t.Mapping[str, t.Any], lists: t.Sequence[str]) -> str:
-    """The text whose named lists are as in ``desired``. Unchanged meaning gives the same bytes. Raises as parse_document."""
+    """The text with the named lists as in ``desired``. Unchanged meaning gives the same bytes. Raises as parse_document."""
     before = parse_document(text)
     if _same(before, desired):
         return text
@@ -107,7 +107,7 @@ def _compose(text: object) -> t.Any:
 
 
 def _size(node: t.Any, known: dict[int, int], above: tuple[int, ...]) -> int:
-    """How many nodes there are once aliases are followed; refuses too many, circles and keys that stand twice."""
+    """How many nodes there are once aliases are followed; refuses too many, circles and keys that occur twice."""
     import yaml
 
     if id(node) in above or len(above) > 100:
@@ -248,7 +248,7 @@ def _matched(
 
 
 def _akin(first: t.Any, second: t.Any) -> bool:
-    """Whether one item is the other, changed: they agree on what tells items apart."""
+    """Whether one item is the other, changed: they agree on what identifies an item."""
     names = [name for name in ("peer-address", "addresses", "name") if name in first or name in second]
     return any(first.get(name) == second.get(name) for name in names)
 

@@ -11,7 +11,7 @@ from .workloads import Process
 
 
 def read_apinetlet(one: Process, into: Proposal) -> None:
-    """The process of one pair of API servers. It runs alongside the tenants' side unless its kubeconfig says otherwise."""
+    """The process of one pair of API servers. It runs alongside the tenants' side unless its kubeconfig has another server."""
     into.add(None, "multicluster_capabilities", ["tenants"])
     for flag, variable, parse in (
         ("--api-net-namespace", "tenants_apinet_namespace", parse_subdomain),

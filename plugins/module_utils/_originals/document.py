@@ -60,7 +60,7 @@ def _comment(title: str, rows: t.Sequence[str]) -> list[str]:
 
 
 def scalar(value: t.Any) -> str:
-    """One value: text in quotes unless it is a plain word, foreign templates marked as data."""
+    """One value: text in quotes unless it is plain, untrusted templates marked as data."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, (int, float)):

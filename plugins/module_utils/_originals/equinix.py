@@ -28,11 +28,11 @@ from .workloads import ConfigMaps, Configured, Process
 
 VARIABLE = "load_balancers_settings"
 SECRET_KEY, SECRET_NAMESPACE = "cloud-sa.json", "kube-system"
-#: Ours where it is not the option's own name. Names of annotations have none: only the original's file and Secret are asked for them.
+#: The collection's name where it is not the option's own. Names of annotations have none: only upstream's file and Secret are read for them.
 _CALLED = {"loadbalancer": "load_balancer"}
 _UNSAID = ("annotation_", "load_balancer_id")
 
-#: In the tags of its reservations and in names of its objects; the second is of its oldest releases. With another name of ours it would not find what we
+#: In the tags of its reservations and in names of its objects; the second is of its oldest releases. With another name it would not find what we
 #: reserve, should it come back.
 _IDENTITY, _FORMER = "cloud-provider-equinix-metal", "packet-ccm"
 

@@ -38,7 +38,7 @@ def names_in(program: Program, document: t.Any, prefix: str = "") -> t.Iterator[
 
 
 class Document:
-    """One object of a configuration: values by key in any case, wrong types told to the proposal and left out."""
+    """One object of a configuration: values by key in any case, wrong types reported to the proposal and left out."""
 
     def __init__(self, fields: t.Mapping[str, t.Any], where: str, into: Proposal, path: str = "") -> None:
         self._fields, self.where, self.into, self._path = fields, where, into, path
@@ -91,7 +91,7 @@ class Document:
 
 
 def url(text: t.Any) -> str:
-    """An address of a server without user, password, query or fragment: there, secrets stand."""
+    """An address of a server without user, password, query or fragment: these may hold secrets."""
     if not isinstance(text, str) or not _URL.match(text):
         raise ValueRefused("bad_url", "that is no plain URL")
     return text
@@ -105,7 +105,7 @@ def path(text: t.Any) -> str:
 
 
 def network(text: t.Any) -> str:
-    """A network, its host bits masked as the originals do."""
+    """A network, its host bits masked as the upstream programs do."""
     return str(parse_network(text))
 
 

@@ -13,7 +13,7 @@ from .programs import CLUSTERMESH
 from .proposal import Proposal
 from .workloads import Process, shown
 
-#: What the agent takes where no flag says it.
+#: The agent's defaults where no flag has them.
 SUBNET, PORT = "10.4.0.0/16", 51820
 
 

@@ -23,7 +23,7 @@ _OPTIONS = (
 )
 #: The service that a machine asks where its configuration names none.
 PUBLIC_SERVICE = "https://discovery.talos.dev/"
-#: What the original assumes and we do not: it is said, so that nothing changes on the wire.
+#: What Talos assumes and we do not: it is set, so that nothing changes on the wire.
 _DEFAULTS = {"advertiseKubernetesNetworks": False}
 
 

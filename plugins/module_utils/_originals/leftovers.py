@@ -42,7 +42,7 @@ class Left(t.NamedTuple):
 
 
 def leftovers(cluster: str, objects: t.Iterable[t.Any]) -> list[Left]:
-    """The workloads of originals whose place a capability takes, and what they alone use, in the order of their kinds and names."""
+    """The workloads of upstream programs that a capability replaces, and what they alone use, in the order of their kinds and names."""
     theirs, others = _parted(cluster, objects)
     return [left_of(cluster, theirs[use], *use) for use in sorted(set(theirs) - others)]
 

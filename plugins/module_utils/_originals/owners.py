@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose the objects are that originals write: counted by kind and by the field managers on record for what is not status; and what is still theirs."""
+"""Owners of the objects that upstream programs write: counted by kind and by the field managers on record for what is not status; and what is still theirs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .workloads import shown
 class Marked(t.NamedTuple):
     """A kind of object that an original writes: ``selector`` as the API takes it, ``annotation`` a part of keys by which its part of a Node is known.
 
-    ``place``: namespace and name of the only one, which is somebody else's, so that nobody but the original and us counts. ``applied``: it is ours where we
+    ``place``: namespace and name of the only one, which is another owner's, so that only the upstream program and we count. ``applied``: it is owned where we
     applied it; with the network side of tenants we write ids into twins that are not.
     """
 
@@ -80,7 +80,7 @@ def count(marked: Marked, objects: t.Iterable[t.Any]) -> list[dict[str, t.Any]]:
 
 
 def still(marked: Marked, objects: t.Iterable[t.Any]) -> list[dict[str, t.Any]]:
-    """Rows of fields for which the program is on record in objects that are ours as well: what it wrote and we do not need. Status does not count."""
+    """Rows of fields for which the program is on record in objects that are owned as well: what it wrote and we do not need. Status does not count."""
     names = _names(marked)
     found: t.Counter[tuple[str, tuple[str, ...]]] = collections.Counter()
     for obj in objects:

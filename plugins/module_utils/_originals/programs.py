@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the programs whose place the collection takes can be told, and what becomes of each key: the guide to settings has the same table."""
+"""Settings of the programs that the collection replaces, and what becomes of each key: the guide to settings has the same table."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import typing as t
 
 from .._values.text import lower
 
-#: What becomes of a key: another variable says it; nothing needs it any more; nothing here does it.
+#: What becomes of a key: another variable has it; nothing needs it any more; nothing here does it.
 MAPPED, NOT_NEEDED, LOST, UNKNOWN = "mapped", "not needed", "lost", "unknown"
 
 
 class Key(t.NamedTuple):
     """One setting by all its names: flags with their dashes, variables of the environment, paths of a file (``remotes[].name``).
 
-    ``ours``: variables of the inventory; ``remark``: what to know, or why there is none.
+    ``owned``: variables of the inventory; ``remark``: what to know, or why there is none.
     """
 
     names: tuple[str, ...]
@@ -25,7 +25,7 @@ class Key(t.NamedTuple):
 
 
 class Program(t.NamedTuple):
-    """One original. ``title``: its section in the guide; ``capability``: what takes its place, empty where it goes on running.
+    """One upstream program. ``title``: its section in the guide; ``capability``: what takes its place, empty where it goes on running.
 
     ``images``: last parts of its images' names and of its commands.
 
@@ -41,7 +41,7 @@ class Program(t.NamedTuple):
     keys: tuple[Key, ...]
 
     def key(self, name: str) -> Key | None:
-        """The key of that name; case counts for none, as the originals' readers of JSON have it."""
+        """The key of that name; case counts for none, as the upstream programs' readers of JSON have it."""
         return _by_name(self).get(lower(name))
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An inventory in the making: what the originals say of clusters and of the fabric, what became of each of their keys, what is left to fill in.
+"""An inventory in the making: what upstream programs have configured of clusters and of the fabric, what became of each of their keys, what is left to fill in.
 
 Only values that their parser accepted get here, never a text that was not understood: so nothing that is secret, or a template, comes along by chance.
 """
@@ -26,7 +26,7 @@ class Vault(str):
 
 
 class Row(t.NamedTuple):
-    """What becomes of one key: ``fate`` as in programs, ``ours`` the variables that say the same here."""
+    """What becomes of one key, as the module returns it: ``fate`` as in programs, then the variables that have the same meaning here."""
 
     program: str
     where: str
@@ -37,7 +37,7 @@ class Row(t.NamedTuple):
 
 
 class Proposal:
-    """``clusters`` variables by cluster; ``fabric`` those of all; ``secrets`` variable of a vault -> where its value lies now."""
+    """``clusters`` variables by cluster; ``fabric`` those of all; ``secrets`` variable of a vault -> where its value is now."""
 
     def __init__(self, reachable: t.Iterable[str] = ()) -> None:
         self.reachable = frozenset(reachable)
@@ -84,7 +84,7 @@ class Proposal:
             )
 
     def vault(self, cluster: str, what: str, place: str) -> Vault:
-        """The template of a variable that a vault has to hold; place: where the value lies now, in words."""
+        """The template of a variable that a vault has to hold; place: where the value is now, as text."""
         name = _WORD.sub("_", lower(f"vault {cluster} {what}").strip())
         known = self.secrets.setdefault(name, place)
         if place not in known:
@@ -98,7 +98,7 @@ class Proposal:
             self.findings.append(finding)
 
     def tell(self, program: Program, where: str, name: str) -> None:
-        """A key that the program was told, by the name under which it stands there."""
+        """A key that the program was given, by its name there."""
         if len(self.rows) >= MOST_ROWS:
             return
         key = program.key(name)

@@ -26,7 +26,7 @@ class Seen(t.NamedTuple):
 
 
 class Given(t.NamedTuple):
-    """One configuration file by itself: whose, of which cluster, its documents and its text."""
+    """One configuration file by itself: of which program and cluster, its documents and its text."""
 
     program: Program
     cluster: str
@@ -138,8 +138,8 @@ def _words(file: Given) -> dict[str, Configured]:
     """Flags, and variables as NAME=VALUE, of a program without a file of its own."""
     words = file.text.split()
     configured = {
-        word.partition("=")[0]: Configured(word.partition("=")[2])
-        for word in words
-        if "=" in word and not word.startswith("-")
+        argument.partition("=")[0]: Configured(argument.partition("=")[2])
+        for argument in words
+        if "=" in argument and not argument.startswith("-")
     }
-    return {**configured, **flags(file.program, [Configured(word) for word in words])}
+    return {**configured, **flags(file.program, [Configured(argument) for argument in words])}

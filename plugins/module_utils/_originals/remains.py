@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What points at leftovers of originals, and so is left with them: rights, leases, Services, webhooks; and a ClusterMesh with its Secrets.
+"""What points at leftovers of upstream programs, and so is left with them: rights, leases, Services, webhooks; and a ClusterMesh with its Secrets.
 
 Everything here is a claim of the cluster that sent it, as in workloads.py, and nothing is removed from here. What points at anything else as well is
 nobody's to remove.
@@ -85,7 +85,7 @@ def _account(subject: t.Any) -> Use | None:
 
 
 def _leases(known: t.Mapping[Use, str], workloads: Objects, around: Objects) -> dict[Use, str]:
-    """Those whose holder is called as a pod of a workload that is left."""
+    """Those with a holder that is named as a pod of a workload that is left."""
     names = [use for use in map(use_of, workloads) if use is not None]
     found = {}
     for use, obj in _named(around, "Lease"):
@@ -134,7 +134,7 @@ def _webhooks(services: t.Mapping[Use, str], around: Objects) -> dict[Use, str]:
 
 
 def _meshes(cluster: str, workloads: Objects, around: Objects, meshes: Objects) -> list[Left]:
-    """The only ClusterMesh, whose cluster's runs say the same in variables, its kubeconfig Secrets, and the kind. Several stay, and are read."""
+    """The only ClusterMesh, which runs of its cluster have in variables, its kubeconfig Secrets, and the kind. Several stay, and are read."""
     found: list[Left] = []
     others = others_use(cluster, workloads)
     for obj in meshes if len(meshes) == 1 else ():

@@ -11,7 +11,7 @@ from .programs import MIRROR, WIREGUARD
 from .proposal import Proposal
 from .workloads import ConfigMaps, Configured, Process
 
-#: What the original takes where nothing is said: it stays on the wire.
+#: Default of semaphore-wireguard where nothing is set: it stays on the wire.
 LISTEN_PORT = 51820
 
 
@@ -220,7 +220,7 @@ def _access(
     ca_url: str | None,
     token_place: str,
 ) -> None:
-    """How the controller may reach a neighbour that the inventory cannot reach yet. A kubeconfig wins, as in the original."""
+    """How the controller may reach a neighbour that the inventory cannot reach yet. A kubeconfig wins, as upstream."""
     if name in into.reachable:
         return
     held = into.cluster(name)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The originals among the workloads of a cluster, and what each was told: flags, environment, files that it mounts.
+"""The upstream programs among the workloads of a cluster, and what each was given: flags, environment, files that it mounts.
 
 What a Secret holds is never asked for: a value out of one is known by its place alone. Everything here is a claim of the cluster that sent it, so any
 form of an object is read, and what has another one than Kubernetes' counts as not there.
@@ -20,7 +20,7 @@ KINDS = ("DaemonSet", "Deployment", "StatefulSet")
 ConfigMaps = t.Mapping[tuple[str, str], t.Mapping[str, t.Any]]
 _REFERENCE = re.compile(r"\$(\$|\(([-._a-zA-Z][-._a-zA-Z0-9]*)\))", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z0-9/_-][A-Za-z0-9._/:\[\]-]{0,252}\Z")
-#: Containers have tens of variables and flags; whoever has more has the rest left out, and is told.
+#: Containers have tens of variables and flags; whoever has more has the rest left out, and a note of it.
 MOST_WORDS = 500
 SHELLS = ("sh", "bash", "ash", "dash", "busybox")
 
@@ -95,13 +95,13 @@ class Process(t.NamedTuple):
 
 
 def shown(text: object) -> str:
-    """Foreign text for a comment or a message: names as they are, anything else as its length alone."""
+    """Untrusted text for a comment or a message: names as they are, anything else as its length alone."""
     text = str(text)
     return text if _PLAIN.match(text) else f"(a name of {len(text)} characters)"
 
 
 def processes(cluster: str, objects: t.Iterable[t.Any], config_maps: ConfigMaps | None = None) -> list[Process]:
-    """The originals among workloads, in the order of their kinds and names."""
+    """The upstream programs among workloads, in the order of their kinds and names."""
     found = []
     for obj in objects:
         kind, name, namespace = (
@@ -186,13 +186,15 @@ def _configured(
     if dicts_of(container.get("envFrom")):
         alongside.append("its envFrom is not read: name the variables in its env, or give them as a file")
     command, args = container.get("command"), container.get("args")
-    words = [word for part in (command, args) if isinstance(part, list) for word in part if isinstance(word, str)]
+    words = [
+        argument for part in (command, args) if isinstance(part, list) for argument in part if isinstance(argument, str)
+    ]
     if isinstance(command, list) and command and text_of(command[0]).rpartition("/")[2] in SHELLS:
         alongside.append("it is started by a shell, whose words are not read: give its flags as a file")
         words = []
     if len(words) > MOST_WORDS or len(rows) > MOST_WORDS:
         alongside.append(f"it has more than {MOST_WORDS} flags or variables: the others are not read")
-    configured.update(flags(program, [_expanded(word, configured) for word in words[:MOST_WORDS]]))
+    configured.update(flags(program, [_expanded(argument, configured) for argument in words[:MOST_WORDS]]))
     return configured, tuple(alongside)
 
 
@@ -214,7 +216,7 @@ def _variable(
 
 
 def _expanded(text: str, configured: t.Mapping[str, Configured]) -> Configured:
-    """``$(NAME)`` stands for a variable, as Kubernetes has it. What holds one that is not known is not known either."""
+    """``$(NAME)`` refers to a variable, as Kubernetes has it. What holds one that is not known is not known either."""
     unknown: list[Configured] = []
 
     def one(match: re.Match[str]) -> str:
@@ -234,14 +236,14 @@ def flags(program: Program, words: t.Sequence[Configured]) -> dict[str, Configur
     found: dict[str, Configured] = {}
     todo = list(words)
     while todo:
-        word = todo.pop(0)
-        if word.text is None:
+        argument = todo.pop(0)
+        if argument.text is None:
             continue
-        if word.text == "--":
+        if argument.text == "--":
             break
-        if not word.text.startswith("-") or word.text == "-":
+        if not argument.text.startswith("-") or argument.text == "-":
             continue
-        name, equals, value = word.text.lstrip("-").partition("=")
+        name, equals, value = argument.text.lstrip("-").partition("=")
         flag = program.dash + name
         if equals:
             found[flag] = Configured(value)

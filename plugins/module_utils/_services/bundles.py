@@ -31,14 +31,14 @@ Objects = t.Mapping[Key, Object]
 
 
 class Bundle(t.NamedTuple):
-    """Objects that stand or fall together. ``label`` names their source in refusals."""
+    """Objects that are written or left out together. ``label`` names their source in refusals."""
 
     label: str
     manifests: dict[Key, Manifest]
 
 
 class Claimant(t.NamedTuple):
-    """A Service that claims a mirror's name. In their order, one of that very name comes before one whose owner chose it."""
+    """A Service that claims a mirror's name. In their order, one of that very name comes before one that has it by its owner's choice."""
 
     cluster: str
     renamed: bool
@@ -138,7 +138,7 @@ def _mirror(
 def _losers(
     named: t.Sequence[tuple[str, Claimant]], objects: Objects, options: Options, refused: list[Refusal]
 ) -> set[Claimant]:
-    """Sources whose name another one keeps: the one whose prefix the live mirror carries, else the first in order."""
+    """Sources that lose their name to another one: the one with the prefix that the live mirror carries, else the first in order."""
     losers = set()
     for name, claimants in collisions(named).items():
         live = labels_of(objects.get(Key("v1", "Service", options.namespace, name))).get(PREFIX_LABEL)
@@ -238,5 +238,5 @@ def _slice_bundles(
 
 
 def _copy_of(obj: Object) -> list[str | None]:
-    """What says of a copy whose it is."""
+    """What identifies the owner of a copy."""
     return [labels_of(obj).get(key) for key in (CLUSTER_LABEL, SERVICE_NAME)]

@@ -40,7 +40,7 @@ _IN_CLEAR = (
 
 
 def host_network_too(request: t.Mapping[str, t.Any]) -> bool:
-    """Whether endpoints on nodes' own addresses are written: the option ``allow_host_network`` of a module, which is refused unless it says so."""
+    """Whether endpoints on nodes' own addresses are written: the option ``allow_host_network`` of a module, which is off unless it is set."""
     return str(request.get("allow_host_network")) in ("true", "True", "clear")
 
 
@@ -49,8 +49,8 @@ class Guard:
 
     ``servers``: addresses of API servers that the inventory names; nobody may name any of them. ``own_servers``: {cluster:
     addresses that the cluster itself calls its API server}; that cluster may not name them, to others it means nothing.
-    ``allow_host_network``: node ranges count too. A node range that two clusters share tells nothing about whose an
-    address is, so it grants nothing. Without it an address in a source's own node range is ``host_network_in_clear``: the mesh
+    ``allow_host_network``: node ranges count too. A node range that two clusters share does not identify the owner of an
+    address, so it grants nothing. Without it an address in a source's own node range is ``host_network_in_clear``: the mesh
     carries pods, and packets to a node would leave outside of its tunnels (translation 7). ``exported``: how other clusters see pods of
     those that have a mapping, and its nodes. A source names addresses as its pods and nodes have them, also where another cluster has the same ones.
     """

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Corefiles: the whole one as the seed shows it, and the server blocks that are merged into somebody else's (decision 20)."""
+"""Corefiles: the whole one as the seed shows it, and the server blocks that are merged into another owner's (decision 20)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .._values.text import parse_cluster_name
 from .coredns_rules import DEFAULT_DOMAIN, GLOBAL_ZONE, Rule, parse_domain, rewrite_rules, zone_of
 
 Version = tuple[int, int, int]
-#: What is rendered when nobody says which CoreDNS it is for: every option of today, none that was removed.
+#: What is rendered when no version of CoreDNS is given: every option of today, none that was removed.
 CURRENT: Version = (1, 12, 0)
 #: The first one that answers from ServiceImports.
 FIRST_MULTICLUSTER: Version = (1, 12, 2)
@@ -47,7 +47,7 @@ def parse_version(text: str | None) -> Version:
 def accepts(version: Version, plugin: str, option: str = "") -> bool:
     """Whether a CoreDNS of this version loads a Corefile with the option; True for options that are not known here.
 
-    The option may come with its arguments, as it stands in the file.
+    The option may come with its arguments, as it is in the file.
     """
     known = (plugin, option) if (plugin, option) in _SPANS else (plugin, option.partition(" ")[0])
     first, refused = _SPANS.get(known, ((0, 0, 0), None))
@@ -74,7 +74,7 @@ class Block(t.NamedTuple):
     plugins: tuple[Plugin, ...]
 
     def text(self) -> str:
-        """As it stands in a Corefile."""
+        """As it is in a Corefile."""
         lines = [" ".join(self.zones) + " {"]
         for plugin in self.plugins:
             lines += plugin.lines()
@@ -84,8 +84,8 @@ class Block(t.NamedTuple):
 class Options(t.NamedTuple):
     """What the blocks of one cluster depend on. ``remotes`` are the other clusters; ``port`` is that of a whole Corefile.
 
-    ``ports`` of our zones in somebody else's, as its root has them, such as ``1053`` and ``{$DNS_PORT}``; none is the usual one. ``forwards``:
-    where its root sends what it does not know. ``binds``: the lines that say on which addresses its root listens; none is all of them.
+    ``ports`` of our zones in another owner's, as its root has them, such as ``1053`` and ``{$DNS_PORT}``; none is the usual one. ``forwards``:
+    where its root sends what it does not know. ``binds``: the lines with the addresses on which its root listens; none is all of them.
     ``ready`` of a whole Corefile: the seed has none, the readiness probe of today's deployments asks for it.
     ``multicluster``: the zone of the Multi-Cluster Services API, for the merged blocks.
     """
@@ -140,7 +140,7 @@ def owned_blocks(options: Options) -> list[Block]:
 def _multicluster(zone: str, options: Options) -> Block:
     """The block of the zone that is answered from ServiceImports.
 
-    One of its own, though the option could stand in the block that serves the cluster's domain: that one is somebody else's. ServiceImports
+    One of its own, though the option could be in the block that serves the cluster's domain: that one has another owner. ServiceImports
     and their slices are watched apart from the cluster's own, so ``noendpoints`` keeps it from following all pods once more.
     """
     taken = [
@@ -203,7 +203,7 @@ def _kubernetes(zones: tuple[str, ...], version: Version) -> Plugin:
 
 
 def _merged_tail(options: Options) -> tuple[Plugin, ...]:
-    """The end of a block in somebody else's Corefile: names that no rule matches go where its root sends them, and nowhere else.
+    """The end of a block in another owner's Corefile: names that no rule matches go where its root sends them, and nowhere else.
 
     ``forward . /etc/resolv.conf`` would lead back to CoreDNS itself where the pod's resolver is a stub or a node's cache, and ``loop``, which
     is the root's, ends the whole server then.

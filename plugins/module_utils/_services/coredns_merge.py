@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Our server blocks inside somebody else's Corefile: an owned section between two comments, all else left byte for byte."""
+"""Our server blocks inside another owner's Corefile: an owned section between two comments, all else left byte for byte."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ServerBlock(t.NamedTuple):
 
 
 class Split(t.NamedTuple):
-    """A Corefile in three parts; ``section`` None where it has none of ours."""
+    """A Corefile in three parts; ``section`` None where it has no owned one."""
 
     before: str
     section: str | None
@@ -61,7 +61,7 @@ def split(text: str, fabric: str) -> Split:
 def merge(text: str, fabric: str, blocks: t.Sequence[Block]) -> str:
     """The Corefile with our section as it should be; with no blocks, without it.
 
-    Raises ValueRefused: ``corefile_broken`` when it cannot be read, ``not_ours`` when somebody else's server block has
+    Raises ValueRefused: ``corefile_broken`` when it cannot be read, ``not_ours`` when another owner's server block has
     one of our zones (CoreDNS would refuse to load the whole file).
     """
     if len(text) > LONGEST:
@@ -87,7 +87,7 @@ def merge(text: str, fabric: str, blocks: t.Sequence[Block]) -> str:
 
 
 def key_of(address: str) -> tuple[str, str]:
-    """(zone, port) of a server block's address, as CoreDNS tells them apart; the transport is left out of it."""
+    """(zone, port) of a server block's address, as CoreDNS distinguishes them; the transport is left out of it."""
     text = lower(address).rpartition("://")[2]
     found = _PORT.search(text)
     zone = text[: found.start()] if found else text
@@ -105,10 +105,10 @@ def has_multicluster(text: str, fabric: str) -> bool:
 
 
 def multicluster_elsewhere(text: str, fabric: str, zone: str) -> str | None:
-    """How what is not ours answers from ServiceImports below the zone already, or None: as a plugin, or as an option of ``kubernetes``."""
+    """How an unowned part answers from ServiceImports below the zone already, or None: as a plugin, or as an option of ``kubernetes``."""
     parts = split(text, fabric)
     for tokens in _multicluster_lines(parts.before + parts.after):
-        if zone in [key_of(word)[0] for word in tokens[1:] if word != "{"]:
+        if zone in [key_of(token)[0] for token in tokens[1:] if token != "{"]:
             return " ".join(tokens)
     return None
 
@@ -118,7 +118,7 @@ def _multicluster_lines(text: str) -> list[list[str]]:
 
 
 def serves_zone(text: str, fabric: str, zone: str) -> str | None:
-    """The address of a server block that is not ours and has the zone, on the port of the root; or None."""
+    """The address of an unowned server block that has the zone, on the port of the root; or None."""
     parts = split(text, fabric)
     ports = {lower(port) for port in root_ports(text, fabric)} or {"53"}
     for block in server_blocks(parts.before) + server_blocks(parts.after):
@@ -158,7 +158,7 @@ def root_ports(text: str, fabric: str) -> tuple[str, ...]:
 def root_forwards(text: str, fabric: str) -> tuple[Plugin, ...]:
     """How the root sends on what it does not know, with all options and as often as it does; what it imports from snippets counts.
 
-    Lines for other zones than the root do not concern ours. What a file outside of the Corefile says is not known.
+    Lines for other zones than the root do not concern our blocks. The contents of a file outside of the Corefile are not known.
     """
     found: list[Plugin] = []
     for plugins in _root_plugins(text, fabric):
@@ -213,7 +213,7 @@ def _root_plugins(text: str, fabric: str) -> list[list[Plugin]]:
 
 
 def sections(text: str) -> list[tuple[tuple[str, ...], tuple[Plugin, ...]]]:
-    """(addresses, plugins) of every server block and snippet, with what stands in each plugin's own block, as it would be written again.
+    """(addresses, plugins) of every server block and snippet, with what is in each plugin's own block, as it would be written again.
 
     Raises ValueRefused ``corefile_broken`` for braces that do not pair.
     """
@@ -228,7 +228,7 @@ def sections(text: str) -> list[tuple[tuple[str, ...], tuple[Plugin, ...]]]:
         if depth == 0:
             if tokens[0] == "import":
                 continue
-            addresses += [word.rstrip(",") for word in words if word.strip(",")]
+            addresses += [token.rstrip(",") for token in words if token.strip(",")]
             depth = int(opens)
             continue
         if tokens == ["}"]:
@@ -241,9 +241,9 @@ def sections(text: str) -> list[tuple[tuple[str, ...], tuple[Plugin, ...]]]:
             else:
                 body.append("}")
             continue
-        written = " ".join(_written(word) for word in words)
+        written = " ".join(_written(token) for token in words)
         if depth == 1:
-            plugins.append(Plugin(words[0] if words else "", tuple(_written(word) for word in words[1:])))
+            plugins.append(Plugin(words[0] if words else "", tuple(_written(token) for token in words[1:])))
             body = []
         else:
             body.append(written + (" {" if opens else ""))
@@ -303,7 +303,7 @@ def server_blocks(text: str) -> list[ServerBlock]:
         if depth == 0:
             if tokens[0] == "import":
                 continue
-            addresses += [word.rstrip(",") for word in (tokens[:-1] if opens else tokens) if word.strip(",")]
+            addresses += [token.rstrip(",") for token in (tokens[:-1] if opens else tokens) if token.strip(",")]
             if opens:
                 depth, directives, lines = 1, [], []
             elif not tokens[-1].endswith(","):

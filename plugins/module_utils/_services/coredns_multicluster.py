@@ -27,10 +27,10 @@ DEFAULT_ACCOUNT = "coredns"
 
 
 class Found(t.NamedTuple):
-    """What one cluster says of its CoreDNS.
+    """What one cluster reports of its CoreDNS.
 
     ``deployment`` None: there is none of that name. ``served``: whether the API server has ServiceImports as CoreDNS asks for them.
-    ``rights``: role and binding as they stand. ``hidden``: what the access may not read, as an operation.
+    ``rights``: role and binding as they are. ``hidden``: what the access may not read, as an operation.
     """
 
     deployment: t.Mapping[str, t.Any] | None = None
@@ -40,7 +40,7 @@ class Found(t.NamedTuple):
 
 
 def version_of(deployment: t.Mapping[str, t.Any] | None) -> Version | None:
-    """The version that the image's tag says; None where it says none, which is no reason to guess."""
+    """The version in the image's tag; None where it has none, which is no reason to guess."""
     found = []
     for image in _images(deployment):
         repository, dummy, tag = image.partition("@")[0].rpartition(":")
@@ -65,12 +65,12 @@ def account_of(deployment: t.Mapping[str, t.Any] | None) -> str:
 
 
 def refused(
-    options: Options, given: bool, found: Found, namespace: str, name: str, stands: bool
+    options: Options, given: bool, found: Found, namespace: str, name: str, exists: bool
 ) -> tuple[str, str] | None:
     """Why the zone cannot be written, as (reason, message), or None.
 
-    given: the version of ``options`` is what the user says, not a default. stands: the zone is there since an earlier run; then what
-    cannot be told does not take it away, and what is known does.
+    given: the version of ``options`` is what the user gave, not a default. exists: the zone is there since an earlier run; then what
+    is not known does not take it away, and what is known does.
     """
     version = options.version if given else version_of(found.deployment)
     if version is not None and not accepts(version, "kubernetes", "multicluster"):
@@ -79,7 +79,7 @@ def refused(
             "coredns_too_old",
             f"CoreDNS {shown} does not load the option multicluster, which came with {first}; update CoreDNS first",
         )
-    if stands:
+    if exists:
         return None
     if found.hidden:
         return (
@@ -122,7 +122,7 @@ def manifests(namespace: str, account: str) -> dict[Key, dict[str, t.Any]]:
 
 
 def plan_rights(cluster: str, namespace: str, found: Found, desired: bool, manager: str) -> tuple[Plan, list[Write]]:
-    """The writes for role and binding. Where they are not desired, only ours go, and somebody else's are no news."""
+    """The writes for role and binding. Where they are not desired, only owned ones go, and those of others are not reported."""
     read = Read(found.rights, frozenset(), frozenset(), {key[:2]: False for key in (ROLE, BINDING)})
     if desired:
         return plan_objects(cluster, manifests(namespace, account_of(found.deployment)), read, manager)

@@ -13,7 +13,7 @@ from .._values.text import mapping
 
 #: The Corefile of most clusters, and the key that holds it.
 DEFAULT_MAP, COREFILE = "coredns", "Corefile"
-#: The ConfigMap whose keys k3s, AKS and others mount for their users, and our key in it.
+#: The ConfigMap with the keys that k3s, AKS and others mount for their users, and our key in it.
 CUSTOM_MAP, CUSTOM_KEY = "coredns-custom", "multicluster.server"
 _IMPORT = re.compile(r"^[ \t]*import[ \t]+(?:/etc/coredns/)?custom/([A-Za-z0-9*?._-]+)[ \t]*(?:#.*)?$", re.MULTILINE)
 
@@ -26,7 +26,7 @@ _MARKS: tuple[tuple[str, str | None, str, str], ...] = (
     ("helm.toolkit.fluxcd.io/name", None, "Flux", "at its next upgrade"),
     ("meta.helm.sh/release-name", None, "Helm", "when the release is upgraded"),
 )
-#: Field managers that are programs which write it back, where nothing else says so.
+#: Field managers that are programs which write it back, where nothing else shows it.
 _MANAGERS = {"eks": ("the EKS add-on", "when the add-on is updated")}
 
 
@@ -65,7 +65,7 @@ def place_of(request: t.Mapping[str, t.Any], cluster: str) -> Place:
 
 
 def owner_of(config: t.Mapping[str, t.Any] | None) -> Owner | None:
-    """The program that keeps this object as it made it, by its labels, annotations, owners and field managers; None where nothing says so."""
+    """The program that keeps this object as it made it, by its labels, annotations, owners and field managers; None where none of them shows one."""
     labels, annotations = mapping(config, "metadata", "labels"), mapping(config, "metadata", "annotations")
     for key, value, name, when in _MARKS:
         for kind, given in (("label", labels), ("annotation", annotations)):

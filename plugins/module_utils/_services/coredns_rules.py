@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rewriting names of other clusters' services to those of their local mirrors, as CoreDNS does it (semaphore 5).
 
-A rule stands for one zone, so that its way back can only name that zone (threat T11). Patterns are anchored at both
-ends; CoreDNS would otherwise search them anywhere in the name and lose what stands around the match.
+A rule has one zone, so that its way back can only name that zone (threat T11). Patterns are anchored at both
+ends; CoreDNS would otherwise search them anywhere in the name and lose what is around the match.
 """
 
 from __future__ import annotations

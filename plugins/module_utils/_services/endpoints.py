@@ -16,7 +16,7 @@ from .mirror_services import Manifest, Object
 
 #: What ``endpoint_fields`` may be: ``safe`` names nothing of the source cluster that could be taken for something local.
 SAFE, ALL = "safe", "all"
-#: As safe, and without what stands behind an endpoint.
+#: As safe, and without what is behind an endpoint.
 ADDRESSES = "addresses"
 _PORT_FIELDS = ("name", "port", "protocol", "appProtocol")
 _TARGET_FIELDS: dict[str, tuple[str, ...]] = {

@@ -20,7 +20,7 @@ from .service_annotations import chosen_clusters, chosen_name, narrowed
 from .slices import MANAGED_BY, SERVICE_NAME
 
 ENDPOINTS, SLICES = "endpoints", "slices"
-#: Who Kubernetes says manages the slices that it makes of somebody's Endpoints, with their labels.
+#: The manager that Kubernetes notes on the slices that it makes of somebody's Endpoints, with their labels.
 MADE_OF_ENDPOINTS = "endpointslicemirroring-controller.k8s.io"
 #: So many names are in one sentence.
 NAMED = 3
@@ -109,7 +109,7 @@ class Exports(t.NamedTuple):
 
 
 def id_of(obj: Object) -> Id | None:
-    """(namespace, name), or None for an object that says neither as text."""
+    """(namespace, name), or None for an object that has neither as text."""
     meta = obj["metadata"]
     namespace, name = meta.get("namespace"), meta.get("name")
     return (namespace, name) if isinstance(namespace, str) and isinstance(name, str) else None

@@ -17,7 +17,7 @@ from .slices import MANAGED_BY, SERVICE_NAME
 GLOBAL, CLUSTERS = "global-svc", "global-svc-clusters"
 HINTS, TOPOLOGY_MODE = "service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"
 MIRRORED_SLICE, CLUSTER_LABEL = "mirrored-endpoint-slice", "mirror-endpointslice-sync-name"
-#: As the original writes it.
+#: As semaphore-service-mirror writes it.
 MANAGED_BY_SEMAPHORE = "semaphore-service-mirror"
 DEFAULT_ZONES, REMOTE_ZONE = ("local",), "remote"
 #: Kubernetes allows so many zone hints per endpoint.
@@ -34,8 +34,8 @@ class ExportingCluster(t.NamedTuple):
 
 
 class Aggregate(t.NamedTuple):
-    """``clusters`` sorted; ``held_back`` those whose Service is headless where the others' is not, or the reverse;
-    ``ports_differ`` those whose ports are not the deciding cluster's."""
+    """``clusters`` sorted; ``held_back`` those with a Service that is headless where the others' is not, or the reverse;
+    ``ports_differ`` those with other ports than the deciding cluster's."""
 
     namespace: str
     name: str
@@ -141,7 +141,7 @@ def global_slice(
 ) -> Manifest:
     """The copy of one slice; ``group`` is what of it may be copied. Raises ValueRefused.
 
-    Hints make nodes keep to their zone whatever the annotation of the Service says, so without opting in there are none.
+    Hints make nodes keep to their zone whatever the annotation of the Service is, so without opting in there are none.
     """
     check_zones(zones)
     meta = remote["metadata"]

@@ -50,8 +50,8 @@ def plan_cluster(
 ) -> tuple[Plan, list[Write]]:
     """The writes of one cluster.
 
-    exports: of every source that was listed completely. unreachable: sources whose outage counts (after its grace time).
-    sources: clusters whose mirrors this run speaks about (default: all of options.prefixes); others are left alone. Global
+    exports: of every source that was listed completely. unreachable: sources with an outage that counts (after its grace time).
+    sources: clusters with the mirrors that this run is about (default: all of options.prefixes); others are left alone. Global
     services are always those of all clusters, and one goes only when every cluster was listed.
     state: ``absent`` removes what came from ``sources``, and global Services when these are all clusters.
     """
@@ -86,9 +86,9 @@ def plan_cluster(
 def release_cluster(
     local: str, here: Listed, options: Options, manager: str, sources: t.Collection[str]
 ) -> tuple[Plan, list[Write]]:
-    """The patches that hand back what came from ``sources``: objects in a form that the original program goes on with.
+    """The patches that hand back what came from ``sources``: objects in a form that semaphore-service-mirror goes on with.
 
-    A mirror with slices is not: the original writes Endpoints, and would never take the slices away.
+    A mirror with slices is not: upstream writes Endpoints, and would never take the slices away.
     """
     objects = objects_of(here, options.namespace)
     scope = Scope(local, {}, sources, sources, options, _mine(objects, manager), manager, "released")
@@ -110,7 +110,7 @@ def release_cluster(
 
 
 def _mine(objects: Objects, manager: str) -> set[Key]:
-    """What is ours of what is there; asked once, since the answer takes a walk through the object's owners."""
+    """What is owned of what is there; asked once, since the answer takes a walk through the object's owners."""
     return {key for key, obj in objects.items() if owned(obj, manager)}
 
 
@@ -143,7 +143,7 @@ def _selected(objects: Objects, settled: Settled) -> t.Iterator[Key]:
 
 
 def _skipped(objects: Objects, exports: t.Mapping[str, Exports], options: Options) -> t.Iterator[Key]:
-    """What there is of mirrors whose Services cannot be mirrored any more: it stays as it is until somebody decides."""
+    """What there is of mirrors of Services that cannot be mirrored any more: it stays as it is until somebody decides."""
     names = {
         (options.prefixes[source], mirror_name(options.prefixes[source], key[0], name).name)
         for source, one in exports.items()
@@ -165,9 +165,9 @@ def _unknown(bundle: Bundle, objects: Objects, missing: t.Collection[str]) -> bo
 
 
 def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, mine: t.Collection[Key], adopt: bool) -> Settled:
-    """Whose every object is that a bundle needs, and what of the bundles may be written.
+    """Who owns every object that a bundle needs, and what of the bundles may be written.
 
-    Endpoints never go under a Service that is not ours: they would send its clients elsewhere.
+    Endpoints never go under an unowned Service: they would send its clients elsewhere.
     """
     settled = Settled({}, set(), set(), set())
     for bundle in bundles:
@@ -204,7 +204,7 @@ def _reason(key: Key, actual: Object, manifest: Manifest) -> str:
     if key.kind == "Service":
         return "adoptable" if may_adopt(actual, labels) else "not_ours"
     found = labels_of(actual)
-    # Endpoints belong to the Service of their name, which decides; a slice says itself whose it is
+    # Endpoints belong to the Service of their name, which decides; a slice has its own owner
     return (
         "adoptable"
         if key.kind == "Endpoints" or all(found.get(name) == labels[name] for name in labels)

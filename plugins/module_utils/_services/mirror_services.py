@@ -39,7 +39,7 @@ def is_external_name(service: Object) -> bool:
 
 
 def has_selector(service: Object | None) -> bool:
-    """True for a Service whose endpoints Kubernetes itself looks for."""
+    """True for a Service for which Kubernetes itself looks for endpoints."""
     return service is not None and bool(mapping(service, "spec").get("selector"))
 
 
@@ -84,9 +84,9 @@ def must_recreate(desired: Object, actual: Object) -> bool:
 
 
 def may_adopt(actual: Object, labels: t.Mapping[str, str]) -> bool:
-    """True for a Service that the original program may have made (adoption is still asked for).
+    """True for a Service that semaphore-service-mirror may have made (adoption is still asked for).
 
-    Its labels say so; or it has a mirror's name, no selector and no labels at all, as after somebody took them off. With
+    It has its labels; or it has a mirror's name, no selector and no labels at all, as after somebody took them off. With
     a selector or labels of its own it is somebody's Service, which no option takes over.
     """
     found = labels_of(actual)

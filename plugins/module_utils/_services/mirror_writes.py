@@ -17,15 +17,15 @@ from .mirror_services import MIRRORED, Manifest, Object
 _ORDER = ("Service", "EndpointSlice", "Endpoints")
 _OUR_LABELS = (MIRRORED, GLOBAL, MIRRORED_SLICE)
 _NOTHING: frozenset[t.Any] = frozenset()
-#: What of a manifest says which object it is.
+#: What of a manifest identifies the object.
 _APART = frozenset(("apiVersion", "kind", "metadata"))
 
 
 class Settled(t.NamedTuple):
-    """What may be written, once it is clear whose every object is.
+    """What may be written, once it is clear who owns every object.
 
     ``manifests``: what should be there. ``keep``: keys that are left alone. ``recreate``: keys that are deleted before they
-    are made anew. ``adopted``: keys of the original program's objects that are taken over.
+    are made anew. ``adopted``: keys of semaphore-service-mirror's objects that are taken over.
     """
 
     manifests: dict[Key, Manifest]
@@ -58,7 +58,7 @@ def plan_writes(
         if key not in there or key in adopted or not _same(manifest, there[key], manager)
     }
     plan.unchanged += len(settled.manifests) - len(todo)
-    # whose an object is was settled before; what we own is repaired, whoever edited it
+    # the owner of an object was settled before; what we own is repaired, whoever edited it
     part, writes = plan_objects(local, todo, _read(there), manager, adopt=True, alone=True)
     plan.refused.extend(part.refused)
     plan.unchanged += part.unchanged
@@ -93,7 +93,7 @@ def _read(objects: t.Mapping[Key, Object]) -> Read:
 
 
 def _same(manifest: Manifest, actual: Object, manager: str) -> bool:
-    """True when an object of ours plainly is as desired. False says nothing: the slower comparison then knows.
+    """True when an owned object plainly is as desired. False decides nothing: the slower comparison does.
 
     Most objects of most runs end here. Nothing that we ever applied can be left over in these fields, and what others write
     they are on record for.

@@ -70,7 +70,7 @@ def separator(text: str) -> str:
     return text.encode("utf-8").hex()
 
 
-#: Between namespace and name, as the original has it.
+#: Between namespace and name, as semaphore-service-mirror has it.
 SEPARATOR = separator("ssm")
 
 

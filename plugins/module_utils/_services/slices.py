@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""EndpointSlices of mirrors: which endpoint stands in which slice. Pure."""
+"""EndpointSlices of mirrors: which endpoint is in which slice. Pure."""
 
 from __future__ import annotations
 

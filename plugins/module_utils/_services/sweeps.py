@@ -21,7 +21,7 @@ from .mirror_writes import Settled
 from .names import GLOBAL_PREFIX, SEPARATOR
 from .slices import MANAGED_BY as SLICE_MANAGED_BY, SERVICE_NAME
 
-#: The labels by which our objects, and the original program's, are known.
+#: The labels by which our objects, and semaphore-service-mirror's, are known.
 MARKS = (MIRRORED, PREFIX_LABEL, GLOBAL, MIRRORED_SLICE, CLUSTER_LABEL, SERVICE_NAME, SLICE_MANAGED_BY)
 MIRROR, SLICE, SHARED = "mirror", "slice", "shared"
 #: What the budget calls the source of global Services.
@@ -30,7 +30,7 @@ _OTHER_FORM = {"Endpoints": "EndpointSlice", "EndpointSlice": "Endpoints"}
 
 
 def mark_of(labels: t.Mapping[str, str]) -> tuple[str, str] | None:
-    """(what it is, whose) of an object that carries the labels of one of ours: a mirror's prefix, a slice's cluster."""
+    """(what it is, its source) of an object that carries the labels of an owned one: a mirror's prefix, a slice's cluster."""
     if is_mirror(labels):
         return MIRROR, labels[PREFIX_LABEL]
     if labels.get(MIRRORED_SLICE) == "true" and CLUSTER_LABEL in labels:
@@ -54,10 +54,10 @@ def named(key: Key, mark: tuple[str, str], labels: t.Mapping[str, str]) -> bool:
 
 
 class Scope(t.NamedTuple):
-    """What a run speaks of in one cluster.
+    """What a run is about in one cluster.
 
-    ``speaking``: clusters whose mirrors it is about. ``taking_part``: those whose Services make up the global ones.
-    ``exports``: of those that were listed completely. ``mine``: what there is of ours, by the field manager. ``state``: present, absent or released.
+    ``speaking``: clusters with the mirrors that it is about. ``taking_part``: those with the Services that make up the global ones.
+    ``exports``: of those that were listed completely. ``mine``: what is owned, by the field manager. ``state``: present, absent or released.
     """
 
     local: str
@@ -81,7 +81,7 @@ class Scope(t.NamedTuple):
         return next((name for name, prefix in self.options.prefixes.items() if prefix == mark[1]), mark[1])
 
     def may_sweep(self, mark: tuple[str, str], source: str) -> bool:
-        """Whether what has no source any more may go: it is what the run speaks of, and its source was listed."""
+        """Whether what has no source any more may go: it is what the run is about, and its source was listed."""
         what, options = mark[0], self.options
         if what == SHARED:
             spoken = self.present or set(self.speaking) >= set(options.prefixes)
@@ -96,7 +96,7 @@ class Scope(t.NamedTuple):
 
 
 class Marked(t.NamedTuple):
-    """An object in the mirror namespace that carries the labels of one of ours. ``sweeping``: Scope.may_sweep of its source."""
+    """An object in the mirror namespace that carries the labels of an owned one. ``sweeping``: Scope.may_sweep of its source."""
 
     key: Key
     labels: t.Mapping[str, str]
@@ -120,7 +120,7 @@ def marked(scope: Scope, objects: t.Mapping[Key, Object]) -> t.Iterator[Marked]:
 
 
 def _copied(scope: Scope, key: Key, obj: Object) -> bool:
-    """Whether it may be the original program's copy of a slice: not what we applied, nor what Kubernetes made for a Service of that name."""
+    """Whether it may be semaphore-service-mirror's copy of a slice: not what we applied, nor what Kubernetes made for a Service of that name."""
     labels = labels_of(obj)
     if key in scope.mine or labels.get(MIRRORED_SLICE) != "true" or not key.name.startswith(GLOBAL_PREFIX + "-"):
         return False
@@ -128,7 +128,7 @@ def _copied(scope: Scope, key: Key, obj: Object) -> bool:
 
 
 def stale(scope: Scope, objects: t.Mapping[Key, Object], settled: Settled) -> tuple[list[Key], list[Refusal]]:
-    """What is ours and nobody wants, within the budget of each source and kind (decision 38), and what stops at it."""
+    """What is owned and not desired, within the budget of each source and kind (decision 38), and what stops at it."""
     if all(key in settled.manifests or key in settled.keep for key in objects):
         return [], []  # as after nearly every run
     replacing = {

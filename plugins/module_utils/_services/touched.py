@@ -5,7 +5,7 @@
 Every object of a mirror, and every object that a mirror is made from, belongs to a *target*: the name of a Service in the mirror
 namespace; the copy of a slice of a global service has a name of its own, which slices of other services may claim too (a target that begins
 with a slash). Objects of different targets never meet in a plan, but for three things, for which a plan of everything is asked instead:
-deletions, whose budget counts everything; outages; and the addresses of the API servers.
+deletions, which have a budget that counts everything; outages; and the addresses of the API servers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .slices import SERVICE_NAME
 SERVICES, ENDPOINTS, SLICES = "services", "endpoints", "endpointslices"
 #: Refusals for which everything was counted.
 _COUNTED = frozenset(("delete_budget", "source_incomplete", "pairs_lost"))
-#: Whose endpoints are the addresses of the API server.
+#: Its endpoints are the addresses of the API server.
 _API_SERVER = ("default", "kubernetes")
 
 
@@ -82,7 +82,7 @@ class Index:
         )
 
     def _copied(self, targets: t.Iterable[str]) -> set[Id]:
-        """Slices in the mirror namespace by their names, whatever they say of whose they are."""
+        """Slices in the mirror namespace by their names, whatever owner their labels have."""
         return {(self._options.namespace, target[1:]) for target in targets if target.startswith("/")}
 
     def _some(self, kind: str, places: t.Iterable[Id]) -> list[Object]:
@@ -181,7 +181,7 @@ def everything(kind: str, place: Id) -> bool:
 
 
 def decided(plan: Plan, writes: t.Iterable[Write]) -> bool:
-    """Whether a plan of some targets says what a plan of everything would say of them: not where something goes, which a budget counts."""
+    """Whether a plan of some targets has what a plan of everything would have of them: not where something goes, which a budget counts."""
     return all(write.manifest is not None for write in writes) and not counted(
         refusal._asdict() for refusal in plan.refused
     )

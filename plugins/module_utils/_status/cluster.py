@@ -13,7 +13,7 @@ from .model import cut
 Data = dict[str, t.Any]
 Objects = t.Iterable[t.Mapping[str, t.Any]]
 
-#: The marks of the originals, on the wire (semaphore 7).
+#: The marks of the upstream programs, on the wire (semaphore 7).
 MIRROR, PREFIX = "mirrored-svc", "mirror-svc-prefix-sync"
 GLOBAL, COPY, COPY_FROM = "global-svc", "mirrored-endpoint-slice", "mirror-endpointslice-sync-name"
 SERVICE_NAME, SLICE_MANAGER = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
@@ -57,7 +57,7 @@ def backends(endpoints: Objects, slices: Objects) -> list[tuple[str, str, list[s
 
 
 def services(given: Objects, endpoints: Objects, slices: Objects) -> list[Data]:
-    """Mirrors and global services with what is behind them: from Endpoints where the mirror has them, else from slices of ours."""
+    """Mirrors and global services with what is behind them: from Endpoints where the mirror has them, else from owned slices."""
     behind: dict[tuple[str, str], list[tuple[str, bool, str]]] = {}
     for obj in endpoints:
         if mapping(obj, "metadata", "labels").get(MIRROR) == "true":

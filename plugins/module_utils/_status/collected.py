@@ -104,7 +104,7 @@ def failed_checks(hostvars: t.Any, hosts: t.Iterable[str]) -> list[dict[str, str
 
 
 def failed_plans(hostvars: t.Any, clusters: t.Iterable[str]) -> list[dict[str, str]]:
-    """``[{where, why}]`` of every capability whose plan failed as a whole: what it refused, or which cluster failed, is in none of its rows."""
+    """``[{where, why}]`` of every capability with a plan that failed as a whole: what it refused, or which cluster failed, is in none of its rows."""
     rows = []
     for name, result in plans(hostvars, (), clusters).items():
         if result.get("failed") and not (result.get("refused") or result.get("failures")):
@@ -303,7 +303,7 @@ def status(
 ) -> Data:
     """What the modules that describe a fabric take: {mesh, nodes, node_plans, plans, probes, trace, silent, limit, outside, unasked}.
 
-    hosts: those that may be nodes; one without ``multicluster_cluster`` is left out, one without a result is kept as silent, or, under
+    hosts: those that may be nodes; one without ``multicluster_cluster`` is left out, one without a result is kept in ``silent``, or, under
     a limit, as outside of it. on: the capabilities that the inventory asks for;
     asked: the hosts that the limit left.
     """
@@ -324,7 +324,7 @@ def status(
         result = given.get(results.NODE_INFO, {})
         found["nodes"][str(host)] = result.get("node")
         if limit and results.NODE_INFO not in given:
-            found["outside"].append(str(host))  # who was asked and was silent has a result that says so
+            found["outside"].append(str(host))  # who was asked and did not answer has a result with that
             continue
         if result.get("node") is None:
             found["silent"][str(host)] = why_none(result)

@@ -30,7 +30,7 @@ def grade(up: int, total: int) -> str:
 
 
 def node_grade(node: Data) -> str:
-    """As good as its worst part: silent or broken is bad, what is not proven or was not asked is fair.
+    """As good as its worst part: unreachable or broken is bad, what is not proven or was not asked is fair.
 
     A peer that is down since its node is unreachable is that node's part, not this one's.
     """

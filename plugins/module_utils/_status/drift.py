@@ -124,7 +124,7 @@ def _peer(change: Data, node: Data, names: t.Mapping[str, tuple[str, str]]) -> B
 
 def _route(change: Data, node: Data, names: t.Any) -> Blame:
     words = str(change.get("id")).split()
-    dst = next((word for word in words if "/" in word), "")
+    dst = next((part for part in words if "/" in part), "")
     found = [route for route in node.get("routes") or () if route.get("dst") == dst]
     if change.get("action") == "create":  # our own routes in other places are not what took its place
         found = [route for route in found if route.get("protocol") != 109]
@@ -254,14 +254,14 @@ def _touches(tree: t.Any, fields: t.Sequence[str], patterns: t.Sequence[str]) ->
 
 
 def _has(tree: t.Any, key: str, depth: int = 4) -> bool:
-    """Plans name the fields that differ by their last word: it may stand at the top or below."""
+    """Plans name the fields that differ by their last part: it may be at the top or below."""
     if not isinstance(tree, dict) or depth == 0:
         return False
     return key in tree or any(_has(inner, key, depth - 1) for inner in tree.values())
 
 
 def unit_entries(host: str, node: t.Any, planned: t.Iterable[Data] = ()) -> list[Data]:
-    """Units of ours that failed, or that are enabled to run all the time and do not, besides those that ``planned`` changes start."""
+    """Owned units that failed, or that are enabled to run all the time and do not, besides those that ``planned`` changes start."""
     started = {change.get("id") for change in planned if change.get("kind") == "unit"}
     rows = []
     for unit in (node or {}).get("units") or ():

@@ -19,7 +19,7 @@ CAUSES = 3
 
 
 def unreported(mesh: MeshPlan, nodes: t.Mapping[str, t.Any], reported: t.Iterable[Facts]) -> list[Data]:
-    """Ends that the plan wants and that no kernel reported: ``unknown`` where the node is silent, ``missing`` where it answered."""
+    """Ends that the plan wants and that no kernel reported: ``unknown`` where the node does not respond, ``missing`` where it answered."""
     whole = mesh.spans_nodes  # which has one device, whatever its name
     seen = {(row["host"], "" if whole else row["device"], row["public_key"]) for row in reported}
     rows = []

@@ -36,7 +36,7 @@ def judge(facts: Facts) -> dict[str, Verdict]:
     """Part -> verdict: of the mesh where there are nodes, and of each capability that is on.
 
     facts: ``mesh`` (of mesh_plan), ``found`` {host: {drift, probe}} (see mesh_verdict.judge), ``declared`` [host], ``capabilities``
-    [name], ``plans`` {capability: a module's result}, ``applied`` {name of a plan whose changes were carried out: ["kind id"], or None}
+    [name], ``plans`` {capability: a module's result}, ``applied`` {name of a plan with changes that were carried out: ["kind id"], or None}
     (see verdict.of_capability), ``limit``, ``outside`` and ``unasked`` (see verdict.scope_of).
     """
     mesh, found = MeshPlan.from_json(facts.get("mesh") or {}), facts.get("found") or {}

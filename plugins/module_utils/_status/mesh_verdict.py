@@ -96,7 +96,7 @@ def of_host(
 
 
 def causes_of_budgets(topology: MeshPlan, found: Found) -> list[Facts]:
-    """The refusals that left a source so empty that nodes keep its peers: what is to be mended, so it is reported first."""
+    """The refusals that left a source so empty that nodes keep its peers: what is to be fixed, so it is reported first."""
     rows = [refusal for host in sorted(found) for refusal in (found[host].get("drift") or {}).get("refused") or ()]
     short = {str(row.get("object")) for row in rows if row.get("reason") == "delete_budget"}
     if not short:
@@ -162,13 +162,13 @@ _BOOT_CODE = re.compile(r"^/usr/local/lib/multicluster-network/.*\.pyz$", re.ASC
 
 
 def unread(topology: MeshPlan, host: str) -> str:
-    """The host's cluster where it could not be read, so that what its Node says is not known; else nothing."""
+    """The host's cluster where it could not be read, so that its Node is not known; else nothing."""
     own = topology.node(host).cluster
     return own if any(failure["cluster"] == own for failure in topology.failures) else ""
 
 
 def drift_lines(result: Facts) -> list[str]:
-    """What differs on a host, and what its own plan refused: it is somebody else's and in our way."""
+    """What differs on a host, and what its own plan refused: it is another owner's and in our way."""
     changes = list((result.get("plan") or {}).get("changes") or ())
     code = [c for c in changes if c["kind"] == "file" and _BOOT_CODE.search(c["id"])]
     lines = []
@@ -251,7 +251,7 @@ def udp_text(peer: Facts) -> str:
 
 
 def path_lines(probe: Facts) -> list[str]:
-    """Ranges of peers whose packets the kernel sends elsewhere."""
+    """Ranges of peers with packets that the kernel sends elsewhere."""
     found = probe.get("paths") or {}
     lines = [
         "packets for {0} (asked for {1}{2}) do not leave by {3}: {4}".format(
@@ -263,7 +263,7 @@ def path_lines(probe: Facts) -> list[str]:
 
 
 def stray_lines(topology: MeshPlan, host: str, probe: Facts) -> list[str]:
-    """Pods whose addresses the mesh cannot carry, since they are not from the ranges of their Node."""
+    """Pods with addresses that the mesh cannot carry, since they are not from the ranges of their Node."""
     strays = probe.get("strays") or ()
     if not strays or unread(topology, host):
         return []
@@ -313,7 +313,7 @@ def ends_named(topology: MeshPlan, found: Found) -> t.Callable[[t.Any], str]:
 
 
 def ping_lines(probe: Facts, found: Found | None = None, topology: MeshPlan | None = None) -> list[str]:
-    """Pods that did not answer, each with what a trace found, where there was one. found: of all hosts, which says what is no pod."""
+    """Pods that did not answer, each with what a trace found, where there was one. found: of all hosts, which shows what is no pod."""
     named = ends_named(topology or MeshPlan(), found or {})
     lines = []
     for ping in probe.get("pings") or ():
@@ -380,7 +380,7 @@ def size_lines(topology: MeshPlan, probe: Facts, found: Found | None = None) -> 
 
 
 def unit_lines(probe: Facts) -> list[str]:
-    """Units of ours that failed, or that should run all the time and do not."""
+    """Owned units that failed, or that should run all the time and do not."""
     bad = [unit for unit in probe.get("units") or () if unit_is_bad(unit)]
     return [f"unit {unit['name']} is {unit.get('active')} ({unit.get('result')})" for unit in bad]
 

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The state of a fabric as one document: from what nodes and clusters said to what page, JSON and metrics show. Pure.
 
-What comes from a cluster or a node is a claim by strangers: it is cut to a length here and escaped where it is drawn. The document also tells how the
+What comes from a cluster or a node is an untrusted claim: it is cut to a length here and escaped where it is drawn. The document also has how the
 fabric was at earlier runs: since when something differs, and one row for as long as nothing changed. Nobody keeps a diary of a kernel: of a route
 that is gone, only the two runs between which it went are known. ``since`` is a time that the API server recorded; ``first_seen`` and ``last_good``
-are runs of ours.
+are runs of this collection.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _by_host(given: t.Mapping[str, t.Any], tunnels: t.Sequence[Data]) -> list[tu
 
 
 def peer_names(mesh: MeshPlan, nodes: t.Mapping[str, t.Any]) -> dict[str, tuple[str, str]]:
-    """Public key -> (cluster, node). What the kernel of a node says of its own keys comes before what its cluster says."""
+    """Public key -> (cluster, node). What the kernel of a node reports of its own keys comes before what its cluster reports."""
     found: dict[str, tuple[str, str]] = {}
     for cluster in mesh.clusters.values():
         for remote, part in cluster.remotes.items():
@@ -240,7 +240,7 @@ def peer_names(mesh: MeshPlan, nodes: t.Mapping[str, t.Any]) -> dict[str, tuple[
 
 
 def _tunnels(host: str, mesh: MeshPlan, node: t.Any, names: t.Mapping[str, tuple[str, str]], now: float) -> list[Data]:
-    """Every peer of every WireGuard device of ours on a host. Ages are by the node's own clock (T30)."""
+    """Every peer of every owned WireGuard device on a host. Ages are by the node's own clock (T30)."""
     rows = []
     about = mesh.node(host)
     clock = float((node or {}).get("now") or now)
@@ -426,7 +426,7 @@ def _all(facts: Facts, part: str) -> list[Data]:
 
 
 def _since(bgp: t.Any) -> dict[str, str]:
-    """Network -> since when a node says that it announces it, in UTC by its own clock; nothing for what is no time."""
+    """Network -> since when a node announces it by its own report, in UTC by its own clock; nothing for what is no time."""
     rows = bgp.get("since") if isinstance(bgp, t.Mapping) else None
     found = {}
     for network, when in rows.items() if isinstance(rows, t.Mapping) else ():
@@ -438,7 +438,7 @@ def _since(bgp: t.Any) -> dict[str, str]:
 
 
 def _addresses(facts: Facts, nodes: t.Sequence[Data], plans: Facts) -> list[Data]:
-    """Addresses of Services, and the nodes whose speaker announces each right now, by BGP or by holding it on their segment.
+    """Addresses of Services, and the nodes with a speaker that announces each right now, by BGP or by holding it on their segment.
 
     ``announced``: ``yes``, ``no`` where that is our work or nobody's, ``unknown`` where another program does it.
     """
@@ -604,7 +604,7 @@ def remember(previous: t.Any, document: t.Mapping[str, t.Any]) -> list[Data]:
 
 
 def _is_row(row: t.Any) -> bool:
-    """The file lies where others may write: what is not of our form is left out."""
+    """The file is where others may write: what is not of our form is left out."""
     return all(isinstance(row.get(name), int) and row[name] >= 0 for name in (*_NUMBERS, "runs")) and all(
         isinstance(row.get(name), str) and len(row[name]) <= 500 for name in _TEXTS
     )

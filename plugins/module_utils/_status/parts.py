@@ -23,7 +23,7 @@ Cell = tuple[str, str]  # (class, HTML)
 def whole(
     title: str, heading: str, under: str, verdict: tuple[str, str], body: str, footer: str, style: str = ""
 ) -> str:
-    """A page that stands alone. under, body: HTML; verdict: (grade, words); style: more of it than pages have in common."""
+    """A complete page. under, body: HTML; verdict: (grade, words); style: more of it than pages have in common."""
     css = STYLE + style
     policy = f"default-src 'none'; img-src data:; style-src {_hash(css)}; script-src {_hash(SCRIPT)}; base-uri 'none'; form-action 'none'"
     return "".join(
@@ -56,7 +56,7 @@ def _hash(text: str) -> str:
 
 
 def number(key: str, value: float | None, shown: str | None = None) -> str:
-    """A number that says which one it is: readers see it short, programs (and our tests) take it from data-v."""
+    """A number with its name: readers see it short, programs (and our tests) take it from data-v."""
     text = f"{value:,}" if shown is None and value is not None else shown or ""
     raw = "" if value is None else str(value)
     name = f' data-k="{escape(key)}"' if key else ""

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Everything that stands in the way of a first run, of the whole fleet and at once. Pure.
+"""Everything that prevents a first run, of the whole fleet and at once. Pure.
 
-Conditions that the plans know already (foreign routes, tables, devices, annotations, claims outside a grant) come as their
+Conditions that the plans know already (unowned routes, tables, devices, annotations, claims outside a grant) come as their
 refusals; what only a comparison of hosts shows is found here.
 """
 
@@ -261,7 +261,7 @@ def _of_node(
                     f"the host has a network {text} of its own inside {granted}, {kind} of cluster {owner}",
                 )
     for route in node.get("routes") or ():
-        # a wider route gives way to ours, one that is as narrow or narrower takes packets from the mesh
+        # a wider route gives way to the mesh's, one that is as narrow or narrower takes packets from the mesh
         if route.get("table") != 254 or route.get("protocol") == 109 or route.get("dst") in ("0.0.0.0/0", "::/0"):
             continue
         network = parse_network(route["dst"])

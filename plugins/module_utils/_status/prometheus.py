@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The document as Prometheus text. What the original programs export keeps its name; the rest begins with multicluster_. Pure."""
+"""The document as Prometheus text. What the upstream programs export keeps its name; the rest begins with multicluster_. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .ends import MISSING, UNKNOWN
 from .verdict import BROKEN, PROVEN, UNPROVEN
 
 VERDICTS = (PROVEN, UNPROVEN, BROKEN)
-#: Above so many tunnels, those of each node are told together: a server of metrics would choke on millions of series.
+#: Above so many tunnels, those of each node are exported together: a server of metrics would choke on millions of series.
 TUNNELS = 20000
 
 Facts = t.Mapping[str, t.Any]

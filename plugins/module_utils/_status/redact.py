@@ -4,7 +4,7 @@
 
 Three nets, each for what the others miss: names of fields that hold secrets; shapes that secrets have (PEM, JWT, keys that are no
 known public key, passwords in configurations and URLs); and every secret that is known, as text, base64, hexadecimal digits and
-percent-encoded, wherever it stands.
+percent-encoded, wherever it is.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Redactor:
 
 
 def spellings_of(secret: str) -> set[str]:
-    """A secret as it may stand somewhere: itself, what its base64 or hexadecimal digits stand for, and these written once more."""
+    """A secret as it may be written somewhere: itself, what its base64 or hexadecimal digits decode to, and these encoded once more."""
     found: set[str] = set()
     plain = {secret, secret.strip()}
     for raw in {text.encode("utf-8", "replace") for text in plain} | {raw for text in plain for raw in _decoded(text)}:
@@ -124,7 +124,7 @@ def _percent(raw: bytes) -> str:
 
 
 def _decoded(text: str) -> t.Iterator[bytes]:
-    """What a text stands for when it is base64 or hexadecimal digits."""
+    """What a text decodes to when it is base64 or hexadecimal digits."""
     if re.match(r"(?:[0-9A-Fa-f]{2}){8,}\Z", text):
         yield bytes.fromhex(text)
     if re.match(r"[A-Za-z0-9+/_-]{16,}={0,2}\Z", text) and len(text) % 4 == 0:
@@ -146,7 +146,7 @@ def public_keys(document: t.Mapping[str, t.Any]) -> set[str]:
 
 
 def secrets_of(variables: t.Any, name: str = "", depth: int = 12) -> set[str]:
-    """Texts in variables whose names say that they are secret, with every text below such a name."""
+    """Texts in variables that have names of secrets, with every text below such a name."""
     if depth == 0:
         return set()
     secret = bool(name and _NAMES.search(name) and not _HARMLESS.search(name))

@@ -19,13 +19,13 @@ Found = t.Mapping[str, t.Mapping[str, t.Any]]
 ROWS = 40
 #: A table of this size is shown whole. Of a longer one so many rows are shown though nothing is wrong in them.
 WHOLE, WELL = 24, 12
-#: A matrix of more hosts than this is wider than a screen; then the worst pairs are told.
+#: A matrix of more hosts than this is wider than a screen; then the worst pairs are shown.
 WIDE = 12
 PAIRS = 10
 #: So many allowed IPs of a peer are shown.
 SHOWN_RANGES, SHOWN_HOSTS = 4, 3
 _NOT_ASKED = "hosts themselves: {0} asked nobody in other {1} (no pod and no exported address there, or no way to them)"
-#: Of a mesh whose tunnels carry packets of pods alone.
+#: Of a mesh with tunnels that carry packets of pods alone.
 _NOT_CARRIED = (
     "not carried: packets of {0} to other clusters (ingress controllers on the host's network, webhooks), since {1} no address in its "
     "pod range; exported_node_cidrs of the cluster gives nodes one"

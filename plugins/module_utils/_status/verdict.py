@@ -3,7 +3,7 @@
 """What a fabric is: proven, not proven (why), or broken. The one place that decides, for verify, status and their exit codes. Pure.
 
 Proven means that everything was looked at and is as the inventory asks. What nobody could look at, and what was left out, is
-no proof of anything: it makes the whole not proven, however green the rest is. With ``--limit`` a verdict speaks of a part of the fabric, and the rest
+no proof of anything: it makes the whole not proven, however green the rest is. With ``--limit`` a verdict is about a part of the fabric, and the rest
 is named as not asked.
 """
 
@@ -64,7 +64,7 @@ def _listed(single: str, several: str, names: t.Sequence[str]) -> str:
 
 
 def behind(headline: str, scope: Facts) -> str:
-    """A headline that says no more than was asked."""
+    """A headline that claims no more than was asked."""
     return f"{headline} inside --limit {scope['limit']}" if scope["limit"] else headline
 
 
@@ -109,7 +109,7 @@ def combine(parts: t.Mapping[str, Verdict]) -> Verdict:
 
 
 def of_capability(name: str, result: t.Any, written: t.Collection[str] | None = None) -> Verdict:
-    """What the result of a capability's module says: its changes are what differs from the inventory.
+    """What the result of a capability's module means: its changes are what differs from the inventory.
 
     ``result``: a module's result, or None where there is none. ``written``: what this run wrote before it compared, each as "kind id",
     or None where it wrote nothing or too much to tell. Alongside these only news are left, which came after this run had read and
@@ -146,7 +146,7 @@ def unannounced(
     """Addresses of Services that we announce ourselves and that no node announces to anybody.
 
     ``announcing``: cluster -> the networks that speakers of its nodes announce to neighbours that listen. ``cut``: the
-    clusters of which not every node was asked, so that nobody knows who is silent there.
+    clusters of which not every node was asked, so that it is not known who announces nothing there.
     """
     found = []
     given = (result.get("load_balancers") or {}) if isinstance(result, t.Mapping) else {}
@@ -176,7 +176,7 @@ def unannounced(
 
 
 def unreachable_networks(row: t.Mapping[str, t.Any], announced: t.Collection[str]) -> list[str]:
-    """Of one cluster, the networks that speakers of ours are there for and do not announce."""
+    """Of one cluster, the networks that owned speakers are there for and do not announce."""
     return (
         [str(network) for network in row.get("announce") or () if network not in announced] if row.get("nodes") else []
     )

@@ -49,7 +49,7 @@ def pictures(document: Data, flows: t.Mapping[str, Data]) -> str:
 
 
 def draw(hops: t.Sequence[Data], marked: t.AbstractSet[t.Any] = frozenset()) -> str:
-    """One way as an SVG: a lane for each place, time goes down. marked: places of findings, whose first hop that differs has a ring."""
+    """One way as an SVG: a lane for each place, time goes down. marked: places of findings, where the first hop that differs has a ring."""
     places = list(dict.fromkeys(str(row["where"]) for row in hops))
     gap = _WIDTH / len(places)
     lane = {place: gap * (number + 0.12) + 8 for number, place in enumerate(places)}

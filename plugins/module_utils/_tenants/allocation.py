@@ -44,10 +44,10 @@ from .options import (
 )
 from .view import View
 
-#: The range of network IDs that the original hands out, both ends included.
+#: The range of network IDs that onmetal-api-net hands out, both ends included.
 MIN_ID, MAX_ID = 200, 16777215
 
-# A sign is allowed as in the original's parser; int() would also take blanks, underscores and other digits.
+# A sign is allowed as in upstream's parser; int() would also take blanks, underscores and other digits.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,32}\Z", re.ASCII)
 
 
@@ -85,7 +85,7 @@ def next_id(
 def next_address(
     prefixes: t.Sequence[str | Network], family: t.Any, taken: t.Container[str], desired: t.Any = None, start: int = 0
 ) -> str:
-    """The desired address or the first free one of the family's prefixes; their first and last are handed out too.
+    """The desired address or the first free one of the family's prefixes; their first and last are given out too.
 
     Refused with ``no_prefix``, ``bad_address``, ``not_in_range``, ``allocated`` or ``full``.
     """
@@ -200,7 +200,7 @@ def _make(turn: ObjectTurn, kind: str, called: str, spec: t.Mapping[str, t.Any])
 
 
 def _without_claimer(view: View, kind: str, living: t.Container[str]) -> t.Iterator[ObjectTurn]:
-    """Claim objects whose claimer is gone, or is another object now. Only those of our namespace are ours to judge."""
+    """Claim objects without their claimer, or with another object in its place now. Only those of our namespace are judged."""
     for obj in view.every(APINET, kind):
         owned = text(obj, "spec", "claimRef", "namespace") == view.options.apinet_namespace
         if owned and text(obj, "spec", "claimRef", "uid") not in living:
@@ -309,7 +309,7 @@ def dynamic_name(claimer: Object, entry: t.Mapping[str, t.Any]) -> str:
 def _given_up(
     view: View, claimers: t.Mapping[str, tuple[str, Object]], used: t.Mapping[str, str]
 ) -> t.Iterator[ObjectTurn]:
-    """Addresses whose claimer names them no more: a dynamic one is deleted, any other is free again."""
+    """Addresses that their claimer names no more: a dynamic one is deleted, any other is free again."""
     for obj in view.twins(IP):
         holder = text(obj, "spec", "claimRef", "uid")
         if not holder or used.get(uid(obj)) == holder or deleting(obj):

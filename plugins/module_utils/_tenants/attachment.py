@@ -21,7 +21,7 @@ READS = [
     (APINET, NETWORK),
     (APINET, NETWORK_INTERFACE),
 ]
-#: Whose twin it is, also when the source interface is gone already. What has it was made here.
+#: The source of a twin, also when the source interface is gone already. What has it was made here.
 MARK = "multicluster.network/interface"
 
 

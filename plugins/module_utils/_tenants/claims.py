@@ -213,7 +213,7 @@ def _check_interface(lookup: _Lookup, source: Object) -> None:
     network = view.source(NETWORK, namespace(source), text(source, "spec", "networkRef", "name"))
     if not _within(twin, network):
         if claimer(NETWORK_INTERFACE, twin, view.options.profile) == uid(source):
-            return  # ours already; a network that went away must not tear the interface off
+            return  # owned already; a network that went away must not tear the interface off
         raise ValueRefused("outside_grant", "the provider ID names an interface of another network")
 
 

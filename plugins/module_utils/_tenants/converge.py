@@ -72,7 +72,7 @@ def _one(view: View, kind: str, source: dict[str, t.Any], index: Index | None, n
     except NotRead as error:
         turn.refuse("source_incomplete", str(error))
         if kind == NETWORK and error.side == APINET and not deleting(source):
-            # as after a refused write: a network that was not ready yet says so, one that was stays so
+            # as after a refused write: a network that was not ready yet is reported so, one that was stays so
             turn.status({"state": network_state(get(source, "status", "state"), False)})
     except ValueRefused as error:
         turn.refuse(error.reason, error.message)

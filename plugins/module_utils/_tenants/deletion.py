@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Source objects that are being deleted, and twins whose source object is gone (15, 18.2, 18.3)."""
+"""Source objects that are being deleted, and twins without their source object (15, 18.2, 18.3)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def plan_deletion(turn: ObjectTurn, index: Index | None) -> None:
 
 
 def plan_leaving(turn: ObjectTurn) -> None:
-    """A tenant's object whose tenant leaves; our finalizer keeps it until its twin is gone."""
+    """A tenant's object when the tenant leaves; our finalizer keeps it until its twin is gone."""
     turn.steps.append(Step(RELEASE, SOURCE, REMOVE, turn.key, {}, uid(turn.subject), action="deleted"))
 
 
@@ -70,7 +70,7 @@ def _let_go(turn: ObjectTurn, index: Index) -> None:
 
 
 def _remove_dependent(turn: ObjectTurn, called: str) -> None:
-    """Delete the routing or autoscaler of a main twin that is gone. Its owner says whose it was."""
+    """Delete the routing or autoscaler of a main twin that is gone. Its owner reference identifies the twin."""
     main = TWIN_KINDS[turn.kind]
     dependent = turn.view.twin(DEPENDENTS[main], called) if main in DEPENDENTS else None
     owner = (controller(dependent) or {}) if dependent is not None else {}
@@ -79,7 +79,7 @@ def _remove_dependent(turn: ObjectTurn, called: str) -> None:
 
 
 def collected(view: View, kind: str) -> t.Iterator[dict[str, t.Any]]:
-    """Twins of a kind whose source object is gone, or is another one now (switch stale_uid)."""
+    """Twins of a kind without their source object, or with another one now (switch stale_uid)."""
     mapped = {uid(source) for source in view.every(SOURCE, kind) if selected(source, view.options)}
     for twin in view.twins(TWIN_KINDS[kind]):
         link = linked(kind, twin, view.options.profile)
@@ -143,7 +143,7 @@ def _collect(view: View, kind: str, twin: Object) -> ObjectTurn:
 
 
 def plan_orphans(view: View, kind: str) -> t.Iterator[ObjectTurn]:
-    """Routings and autoscalers whose main twin is gone; a garbage collector would do the same."""
+    """Routings and autoscalers without their main twin; a garbage collector would do the same."""
     main = TWIN_KINDS[kind]
     if main not in DEPENDENTS:
         return

@@ -207,14 +207,14 @@ def merge_patched(target: t.Any, patch: t.Any) -> t.Any:
 
 
 def replacing(current: t.Any, desired: t.Any) -> t.Any:
-    """The merge patch that makes the one of the other, so that what only the first says is gone."""
+    """The merge patch that makes the one of the other, so that what only the first has is gone."""
     if not isinstance(desired, dict) or not isinstance(current, dict):
         return desired
     return dict(dict.fromkeys(current), **{key: replacing(current.get(key), value) for key, value in desired.items()})
 
 
 def covered(desired: t.Any, current: t.Any, path: tuple[str, ...] = ()) -> bool:
-    """Whether an object says everything that a manifest says."""
+    """Whether an object has everything that a manifest has."""
     if isinstance(desired, dict) and not (path and path[-1] in ATOMIC):
         inner = current if isinstance(current, dict) else {}
         return all(covered(value, inner.get(name), path + (name,)) for name, value in desired.items())
@@ -227,7 +227,7 @@ def covered(desired: t.Any, current: t.Any, path: tuple[str, ...] = ()) -> bool:
 
 
 def spelled(desired: t.Any, current: t.Any, key: str = "") -> t.Any:
-    """A manifest in the spelling of an object that says the same, so that sending it changes nothing."""
+    """A manifest in the spelling of an object with the same contents, so that sending it changes nothing."""
     if isinstance(desired, dict) and isinstance(current, dict):
         return {name: spelled(value, current.get(name), name) for name, value in desired.items()}
     if isinstance(desired, list) and isinstance(current, list) and len(desired) == len(current):
@@ -235,12 +235,12 @@ def spelled(desired: t.Any, current: t.Any, key: str = "") -> t.Any:
     return current if isinstance(desired, str) and isinstance(current, str) and same(desired, current, key) else desired
 
 
-#: Lists of which every field of every entry is ours; in the others the network side fills fields in.
+#: Lists of which every field of every entry is owned; in the others the network side fills fields in.
 _WHOLE = ("peerings",)
 
 
 def leftovers(manifest: Object, current: Object, owned: t.Sequence[tuple[str, ...]]) -> dict[str, t.Any]:
-    """The patch that takes away, from the fields that are ours, what the manifest does not say."""
+    """The patch that takes away, from the owned fields, what the manifest does not have."""
     patch: dict[str, t.Any] = {}
     for path in owned:
         desired, found = get(manifest, *path), get(current, *path)

@@ -62,7 +62,7 @@ def _report(turn: ObjectTurn, state: str, shown: t.Mapping[str, t.Any], now: str
 
 
 def claim_twin(turn: ObjectTurn, index: Index) -> dict[str, t.Any] | None:
-    """The usable twin; also releases what is ours and does not match any more."""
+    """The usable twin; also releases what is owned and does not match any more."""
     source, profile = turn.subject, turn.options.profile
     desired = ""
     given = get(source, "spec", "providerID")
@@ -93,13 +93,13 @@ def claim_twin(turn: ObjectTurn, index: Index) -> dict[str, t.Any] | None:
         index.taken.add(uid(mine))
     owned = link_labels(NETWORK_INTERFACE, source, profile)
     if any(labels(mine).get(key) != value for key, value in owned.items()):
-        # also the name in the labels of a twin that is ours is forced, like on every other
+        # also the name in the labels of an owned twin is forced, like on every other
         turn.patch_twin(CLAIM, mine, {"metadata": {"labels": owned}}, stops=False)
     return mine
 
 
 def release_patch(turn: ObjectTurn) -> dict[str, t.Any]:
-    """What a released twin loses. NAT claims and foreign labels stay."""
+    """What a released twin loses. NAT claims and unowned labels stay."""
     unlinked = unlink_patch(NETWORK_INTERFACE, turn.options.profile)
     return {"metadata": {"labels": unlinked}, "spec": {"publicIPs": None, "prefixes": None}}
 

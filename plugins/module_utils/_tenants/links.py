@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What binds a twin to its source object: its name, three labels and a finalizer (7), the provider ID that names it (6), whose it is, and how its
+"""What binds a twin to its source object: its name, three labels and a finalizer (7), the provider ID that names it (6), its owner, and how its
 state shows (16)."""
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ ADOPTABLE, UNOWNED = "adoptable", "not_ours"
 
 
 def unowned(kind: str, twin: Object, options: Options) -> str:
-    """ "" for a twin that is ours to write, else why not: ADOPTABLE or NOT_OURS. ``kind``: of its source object.
+    """ "" for a twin that may be written, else why not: ADOPTABLE or UNOWNED. ``kind``: of its source object.
 
     Where no server has noted who wrote what, the labels alone decide, and they were looked at already.
     """
@@ -134,7 +134,7 @@ def network_state(before: t.Any, allocated: bool) -> str:
     return AVAILABLE if allocated or before == AVAILABLE else PENDING
 
 
-# No limit of 63 characters a label: the original checks the whole name only.
+# No limit of 63 characters a label: upstream checks the whole name only.
 _NODE = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z")
 
 

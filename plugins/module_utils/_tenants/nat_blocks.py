@@ -112,7 +112,7 @@ def _existing(
             number, rest = divmod(port - FIRST_PORT, size)
             block = (str(address), number)
             fits = rest == 0 and 0 <= number < count and section.get("endPort") == port + size - 1
-            if fits and block not in used:  # of two blocks of one interface the last counts, as in the original
+            if fits and block not in used:  # of two blocks of one interface the last counts, as upstream
                 found[target] = block
                 used.add(block)
     return found
@@ -138,7 +138,7 @@ def _table(
 def desired_addresses(
     ports: int, current: int, requested: int, lowest: int, highest: int | None, upstream: bool = False
 ) -> int:
-    """How many public addresses a gateway should have. ``upstream``: as the original, which grows late."""
+    """How many public addresses a gateway should have. ``upstream``: as onmetal-api-net, which grows late."""
     count = blocks_per_address(ports)
     if upstream:
         spare = count * current - requested

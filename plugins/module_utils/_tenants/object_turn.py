@@ -131,10 +131,10 @@ class ObjectTurn:
         owned: t.Sequence[tuple[str, ...]] = (),
         otherwise: Step | None = None,
     ) -> dict[str, t.Any] | None:
-        """Make a twin say what the manifest says; the twin once it does, None while that is still to be written.
+        """Make a twin as the manifest; the twin once it is, None while that is still to be written.
 
-        Where nothing but the record of its writers differs, it says so already: what hangs on it is planned in the same pass, and shown in check mode.
-        ``owned``: fields that are ours even where the manifest leaves them out, so they go when others wrote them.
+        Where nothing but the record of its writers differs, it is so already: what hangs on it is planned in the same pass, and shown in check mode.
+        ``owned``: fields that are owned even where the manifest leaves them out, so they go when others wrote them.
         """
         manifest = without_nulls(manifest)
         key = key_of(manifest)

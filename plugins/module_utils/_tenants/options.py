@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every string that differs between the generations of the tenant network API, in one table (18.5); what a run is told, and which source objects it may
+"""Every string that differs between the generations of the tenant network API, in one table (18.5); what a run is given, and which source objects it may
 touch (2)."""
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Options(t.NamedTuple):
     ``adopt``: write also twins that another program applied. ``leaving``: the selected source objects go, all of them.
 
     ``max_deletes``: negative for no limit, None for the default budget. ``always_apply``: send every manifest of a twin
-    also when nothing differs, as the original does, so that a server that refuses it shows as a failure.
+    also when nothing differs, as apinetlet does, so that a server that refuses it shows as a failure.
     """
 
     apinet_namespace: str
@@ -177,7 +177,7 @@ def _subset(option: str, given: t.Any, known: t.Sequence[str]) -> frozenset[str]
 
 
 def selected(source: Object, options: Options) -> bool:
-    """Whether a source object is ours to map. The others still exist for lookups."""
+    """Whether a source object is to be mapped. The others still exist for lookups."""
     if not in_watch(namespace(source), options):
         return False
     if options.watch_filter and labels(source).get(options.profile.watch_filter_label) != options.watch_filter:

@@ -3,7 +3,7 @@
 """What the mapping needs from an API server, and the same in memory.
 
 A flow gives the mapping two stores that talk to API servers; the in-memory one serves the vectors, random orders and
-check mode. Both stand under one contract suite. Deleting and patching answer None when the object is gone afterwards.
+check mode. One contract suite tests both. Deleting and patching answer None when the object is gone afterwards.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class View:
         self.options = options
         self.unread = frozenset(unread)
         self._objects: Sides = {}
-        #: (kind, namespace, name) of source objects whose claims were refused: they exist, and are left alone
+        #: (kind, namespace, name) of source objects with refused claims: they exist, and are left alone
         self.left_out: frozenset[tuple[str, str, str]] = frozenset()
         self._claims: dict[tuple[str, str, str], dict[str, t.Any]] = {}
         profile = options.profile
@@ -61,7 +61,7 @@ class View:
         self._claims = {(str(obj.get("kind")), namespace(obj), name(obj)): obj for obj in changed}
 
     def mapped(self, kind: str) -> list[dict[str, t.Any]]:
-        """The source objects of a kind that are ours to map, as far as their claims hold."""
+        """The source objects of a kind that are to be mapped, as far as their claims hold."""
         found = [obj for obj in self.every(SOURCE, kind) if selected(obj, self.options)]
         places = [(kind, namespace(obj), name(obj)) for obj in found]
         return [self._claims.get(place, obj) for place, obj in zip(places, found) if place not in self.left_out]

@@ -143,7 +143,7 @@ def printable(text: t.Any, longest: int = 200) -> str:
 
 
 def argument(text: t.Any) -> str:
-    """The same as one word of a command that somebody may paste."""
+    """The same as one argument of a command that somebody may paste."""
     shown = printable(text)
     plain = shown.replace(".", "").replace("-", "").replace("_", "").replace(":", "").replace("/", "").replace("@", "")
     return shown if is_alnum(plain) else "'{0}'".format(shown.replace("'", "?"))

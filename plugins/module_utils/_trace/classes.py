@@ -61,7 +61,7 @@ def _range(text: str) -> Range | None:
 
 
 def owners(given: t.Iterable[tuple[Range, str]], points: t.Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
-    """Whose the longest range around each point (version, number) is: narrower ranges are drawn over wider ones."""
+    """The owner of the longest range around each point (version, number): narrower ranges are drawn over wider ones."""
     found: dict[tuple[int, int], str] = {}
     ordered = {version: sorted({number for family, number in points if family == version}) for version in (4, 6)}
     drawn: dict[int, list[str]] = {version: [""] * len(rows) for version, rows in ordered.items()}
@@ -179,11 +179,11 @@ class Pairs:
         return _RECEIVES.get(other, other)
 
     def classes(self) -> dict[tuple[t.Any, ...], list[str]]:
-        """Hosts by all that is decided of them: (cluster, whether away, what each cluster says of them)."""
+        """Hosts by all that is decided of them: (cluster, whether away, what each cluster has of them)."""
         found: dict[tuple[t.Any, ...], list[str]] = {}
         for host, seat in self.seats.items():
-            says = tuple(self.found.get((cluster, host), "") for cluster in self.clusters)
-            found.setdefault((seat.cluster, host in self.away, says), []).append(host)
+            verdicts = tuple(self.found.get((cluster, host), "") for cluster in self.clusters)
+            found.setdefault((seat.cluster, host in self.away, verdicts), []).append(host)
         return found
 
     def summary(self) -> Data:

@@ -21,7 +21,7 @@ from .tunnels import SESSION
 
 ARRIVES, FAILS, OPEN = "arrives", "does not arrive", "not explained"
 ANSWERED, REFUSED = "answered", "refused"
-#: Outcomes with a word of the kernel's, or of somebody on the way.
+#: Outcomes with an error of the kernel, or of a router on the way.
 _REPORTED = ("failed", "unreachable", "icmp_error")
 NOTHING = Passage("", "", frozenset(), "", (), frozenset(), frozenset(), None, None, 0)
 
@@ -81,7 +81,7 @@ class Seen(t.NamedTuple):
     passages: t.Mapping[tuple[str, str, str], Passage]
     sent: t.Mapping[str, t.Sequence[Sent]]
     after: t.Mapping[str, t.Mapping[str, Device]]
-    #: The hosts whose recorder missed some of what the kernel reported.
+    #: The hosts with a recorder that missed some of what the kernel reported.
     overrun: frozenset[str] = frozenset()
     #: Of each host, its table of tracked connections before and after.
     tracking: t.Mapping[str, tuple[Tracking | None, Tracking | None]] = {}
@@ -108,7 +108,7 @@ class Judge:
         if first == ANSWERED:
             lost = lost_of(sent)
             if lost is not None and flow.packet.protocol != "icmp" and self._large_came(flow):
-                return ARRIVES, None  # what a program says to a packet out of its turn is its own matter
+                return ARRIVES, None  # what a program answers to a packet out of its turn is its own matter
             return (
                 (ARRIVES, None) if lost is None else (FAILS, self._dropped(flow, True) or self._black_hole(flow, lost))
             )
@@ -146,7 +146,7 @@ class Judge:
         return Finding(flow.id, cause, direction, where, text, self._fix(cause, where), "", UNEXPLAINED)
 
     def _with_report(self, flow: Flow, found: Finding) -> Finding:
-        """What nobody explains, with what the source was told when it sent."""
+        """What nobody explains, with the error that the source got when it sent."""
         sent = self.seen.sent.get(flow.id) or ()
         if found.cause != causes.NOT_EXPLAINED or not sent or sent[0].outcome not in _REPORTED or not sent[0].detail:
             return found
@@ -227,12 +227,12 @@ class Judge:
         return self._open(flow, FORWARD, f"somebody before {flow.end} refuses the connection to {place}", flow.start)
 
     def _unheard(self, flow: Flow) -> Finding:
-        """A datagram that was handed over where nobody listens. The refusal may stay out: kernels send only so many in a second."""
+        """A datagram that was delivered where nobody listens. The refusal may stay out: kernels send only so many in a second."""
         text = f"{flow.end} handed it over, and nobody listens on {place_text(flow.packet.version, flow.packet.dst, flow.packet.port)}"
         return self._finding(flow, causes.PORT_CLOSED, FORWARD, flow.end, text, "", LIKELY)
 
     def _large_came(self, flow: Flow) -> bool:
-        """Whether a large packet was handed to the target's pod: then no size on the way is to blame."""
+        """Whether a large packet was delivered to the target's pod: then no size on the way is to blame."""
         node = self.nodes.get(flow.end)
         device = node.pods.get((flow.packet.version, flow.packet.arrived.dst)) if node is not None else None
         return bool(device) and device in self.seen.passage(flow.id, flow.end, FORWARD).large_outs
@@ -284,7 +284,7 @@ class Judge:
         )
 
     def _delivered(self, flow: Flow) -> bool:
-        """Whether the target's node handed it over."""
+        """Whether the target's node delivered it."""
         found = self.seen.passage(flow.id, flow.end, FORWARD)
         if INPUT in found.hooks and not flow.to_pod:
             return True
@@ -300,7 +300,7 @@ class Judge:
         )
 
     def _unreachable(self, flow: Flow) -> Finding | None:
-        """The packet was handed over, and nothing came out of the target."""
+        """The packet was delivered, and nothing came out of the target."""
         if (
             not self._delivered(flow)
             or flow.end not in self.seen.armed
@@ -312,7 +312,7 @@ class Judge:
         return self._finding(flow, causes.TARGET_UNREACHABLE, FORWARD, flow.end, text)
 
     def _one_way(self, flow: Flow, walk: Walk, direction: str) -> Finding | None:
-        """What is wrong with one direction; None where it came to its end, or nothing tells otherwise."""
+        """What is wrong with one direction; None where it came to its end, or nothing shows otherwise."""
         hosts = [flow.start, flow.end] if direction == FORWARD else [flow.end, flow.start]
         hosts = list(dict.fromkeys(hosts))
         rewritten = self._rewritten(flow, direction, hosts) or self._left_as_it_was(flow, direction, hosts[0])
@@ -371,7 +371,7 @@ class Judge:
         )
 
     def _at_end(self, flow: Flow, direction: str, hosts: t.Sequence[str]) -> bool:
-        """Whether it was handed to the end itself where that is no pod."""
+        """Whether it was delivered to the end itself where that is no pod."""
         found = self.seen.passage(flow.id, hosts[-1], direction)
         return INPUT in found.hooks and not (flow.to_pod if direction == FORWARD else flow.from_pod)
 
@@ -428,7 +428,7 @@ class Judge:
     # -- between two nodes ---------------------------------------------------------------------------------------------
 
     def _between(self, flow: Flow, walk: Walk, direction: str, host: str, other: str) -> Finding:
-        """It left one node and never came to the next: what the tunnel's ends counted says more."""
+        """It left one node and never came to the next: what the tunnel's ends counted shows more."""
         outs = self.seen.passage(flow.id, host, direction).outs
         where = f"last seen as it left {host} by {', '.join(map(printable, outs)) or '?'}; {other} did not see it"
         desired = next((step.dev for step in walk.steps if step.host == host and step.dev is not None), None)

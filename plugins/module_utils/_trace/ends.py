@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What trace_from and trace_to mean: texts of a user, parsed once. Pure.
 
-Three words between slashes may be a pod or a Service, which only the cluster's objects can tell; a fourth one in front of the name says it.
+Three parts between slashes may be a pod or a Service, which only the cluster's objects can decide; a fourth one in front of the name is the kind.
 """
 
 from __future__ import annotations
@@ -153,21 +153,21 @@ def parse_question(
         if number is not None and number != end.port:
             raise ValueRefused("trace_port_twice", f"trace_to says port {end.port} and trace_port {number}")
         number = end.port
-    word = protocol or (ICMP if number is None else TCP)
-    if word not in PROTOCOLS:
+    chosen = protocol or (ICMP if number is None else TCP)
+    if chosen not in PROTOCOLS:
         raise ValueRefused(
-            "trace_protocol_invalid", f"trace_protocol is {quoted(word)} and should be one of {', '.join(PROTOCOLS)}"
+            "trace_protocol_invalid", f"trace_protocol is {quoted(chosen)} and should be one of {', '.join(PROTOCOLS)}"
         )
-    if word == ICMP and number is not None:
+    if chosen == ICMP and number is not None:
         raise ValueRefused(
             "trace_protocol_invalid", f"trace_protocol is icmp, which has no ports, and the port is {number}"
         )
-    if word != ICMP and number is None and end.kind not in (SERVICE, IMPORT, OBJECT, NAME):
-        raise ValueRefused("trace_port_missing", f"trace_protocol is {word}, which needs trace_port")
+    if chosen != ICMP and number is None and end.kind not in (SERVICE, IMPORT, OBJECT, NAME):
+        raise ValueRefused("trace_port_missing", f"trace_protocol is {chosen}, which needs trace_port")
     version = {"4": 4, "6": 6, "any": 0, "": 0}.get(str("" if family is None else family))
     if version is None:
         raise ValueRefused("trace_family_invalid", f"trace_family is {quoted(family)} and should be 4, 6 or any")
     for one in (start, end):
         if one.address is not None and version and one.address.version != version:
             raise ValueRefused("trace_family_invalid", f"trace_family is {version}, and {one} is of the other family")
-    return Question(start, end, number, str(word), version, bool(protocol))
+    return Question(start, end, number, str(chosen), version, bool(protocol))

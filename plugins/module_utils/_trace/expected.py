@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The way that a packet should take: from node to node by what the nodes' kernels have, up to the first thing that stops it. Pure.
 
-Each step says what decides, how to see it by hand and where it comes from. What the facts do not tell is ``unknown``: never a fault.
+Each step has what decides, how to see it by hand and where it comes from. What the facts do not have is ``unknown``: never a fault.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .tunnels import Tunnels
 
 
 class Walk(t.NamedTuple):
-    """A way. ``arrived``: whether the facts lead to the target; ``fault``: what stops it; neither: it leaves what is known, as ``unknown`` says."""
+    """A way. ``arrived``: whether the facts lead to the target; ``fault``: what stops it; neither: it leaves what is known, for the reason in ``unknown``."""
 
     steps: tuple[Step, ...]
     arrived: bool
@@ -42,14 +42,14 @@ class Walk(t.NamedTuple):
 
 
 class Walker:
-    """Ways through the facts of nodes, with what the mesh's plan says of them."""
+    """Ways through the facts of nodes, with what the mesh's plan has of them."""
 
     def __init__(self, nodes: t.Mapping[str, Node], mesh: Mesh, unreachable: t.Mapping[str, str] | None = None) -> None:
         self.nodes, self.mesh, self.unreachable = nodes, mesh, unreachable or {}
         self.tunnels = Tunnels(nodes, mesh)
 
     def walk(self, packet: Packet, start: str, end: str, from_pod: bool, direction: str = FORWARD) -> Walk:
-        """The way of a packet from a node to another, which the cluster says has the target."""
+        """The way of a packet from a node to another, which has the target by the cluster's report."""
         steps: list[Step] = []
         missing = next((host for host in (start, end) if host not in self.nodes), None)
         if missing is not None:
@@ -231,7 +231,7 @@ class Walker:
                 return early
         own, rule = own_route(here, self.mesh, version, desired, packet)
         if own is None and device is not None and not self.mesh.devices and not self.mesh.whole:
-            peer = device.peer_for(version, packet.dst)  # tunnels of another program, whose routes follow its peers
+            peer = device.peer_for(version, packet.dst)  # tunnels of another program, which has routes by its peers
             if peer is None or not self.tunnels.is_of(peer, there):
                 return self.tunnels.wrong_peer(here, device, there, packet, peer)._replace(stage=IN, dev=dev)
         if own is None:
@@ -271,7 +271,7 @@ class Walker:
             peer = device.peer_for(version, packet.dst)
             known = (
                 self.tunnels.device_of(there, here, device) is not None
-            )  # else nobody can tell whose key that of a peer is
+            )  # else the owner of a peer's key is not known
             if known and (peer is None or not self.tunnels.is_of(peer, there)):
                 return self.tunnels.wrong_peer(here, device, there, packet, peer)._replace(
                     stage=IN, dev=fault("not_explained", "").dev

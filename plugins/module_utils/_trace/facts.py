@@ -116,7 +116,7 @@ class Link(t.NamedTuple):
 class Node(t.NamedTuple):
     """One node. ``own``: its addresses (version, number). ``sets``: ranges of our table's sets by version, None where it has no such table.
 
-    ``watcher``: whether the watcher runs, None where nothing says so. ``rp_filter``: by device, with ``all``. ``pods``: address -> its device or "".
+    ``watcher``: whether the watcher runs, None where that is not known. ``rp_filter``: by device, with ``all``. ``pods``: address -> its device or "".
     ``listeners``: of addresses of which it is known who listens, (protocol, port). ``hooks``: (family, table, chain) -> hook.
     """
 
@@ -420,7 +420,7 @@ def _pods(rows: t.Any, left_out: list[str]) -> dict[tuple[int, int], str]:
 
 
 def _listeners(rows: t.Any, left_out: list[str]) -> dict[tuple[int, int], frozenset[tuple[str, int]]]:
-    """{address: what listens there}. A row without a port says that the address was looked at."""
+    """{address: what listens there}. A row without a port means that the address was looked at."""
     found: dict[tuple[int, int], set[tuple[str, int]]] = {}
     for row in _rows(rows):
         try:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the mesh's plan says of devices and endpoints, and which marks, rules and routes are the mesh's own on a node. Pure."""
+"""What the mesh's plan has of devices and endpoints, and which marks, rules and routes are the mesh's own on a node. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .routing import Packet, rules_of
 
 
 class Mesh(t.NamedTuple):
-    """What the plan says. ``devices``: {cluster: {remote cluster: device}}; ``whole``: the one device of a KubeSpan mesh, "" for none. ``endpoints``:
+    """What the plan has. ``devices``: {cluster: {remote cluster: device}}; ``whole``: the one device of a KubeSpan mesh, "" for none. ``endpoints``:
     {host: where it should be found}. ``shared``: {public key: who have it}, of keys that several have. ``ranges``: {cluster: source of the pod ranges of
     its nodes, which are the allowed IPs of their peers}."""
 

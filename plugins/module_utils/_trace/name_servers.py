@@ -55,7 +55,7 @@ def server_of(cluster: Cluster, namespace: str) -> Server | None:
 
 
 def parse_resolved(rows: t.Any, flow: str) -> Resolved | None:
-    """What trace_node says of a flow's name; None where it asked nobody."""
+    """What trace_node returns for a flow's name; None where it asked nobody."""
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, dict) and str(row.get("flow")) == flow:
             found = row.get("addresses")
@@ -90,10 +90,10 @@ def fault_of(row: t.Mapping[str, t.Any], resolved: Resolved | None, source: Node
         return causes.DNS_FAILS, text
     if resolved.outcome == ANSWERED and set(resolved.addresses) & set(desired):
         return None
-    says = ", ".join(causes.place_text(*one) for one in resolved.addresses[:5]) or resolved.detail or resolved.outcome
+    answer = ", ".join(causes.place_text(*one) for one in resolved.addresses[:5]) or resolved.detail or resolved.outcome
     should = ", ".join(causes.place_text(*one) for one in desired[:5])
     asked = printable(resolved.name or name)
-    text = f"the DNS server {resolved.server} answers {says} for {asked}; by the objects of the cluster it is {should}, as {printable(name)}"
+    text = f"the DNS server {resolved.server} answers {answer} for {asked}; by the objects of the cluster it is {should}, as {printable(name)}"
     return causes.DNS_DIFFERS, text
 
 

@@ -31,7 +31,7 @@ Fault = tuple[str, str, str]
 
 
 class Settings(t.NamedTuple):
-    """What the inventory says of names. ``prefixes``: {cluster: service prefix} where they differ from the cluster's name."""
+    """The inventory's settings of names. ``prefixes``: {cluster: service prefix} where they differ from the cluster's name."""
 
     mirror_namespace: str = MIRROR_NAMESPACE
     prefixes: t.Mapping[str, str] = {}
@@ -377,13 +377,15 @@ class Names:
         for block in blocks:
             if "" not in _zones_of(block):
                 continue
-            if rewrites:  # by a rule of somebody's own: what it makes of a name its server says
-                return any(zone in word.replace("\\", "") for line in block.lines if "name" in line for word in line)
-            if any(line[0] == "kubernetes" and zone in {word.rstrip(".") for word in line[1:]} for line in block.lines):
+            if rewrites:  # by a rule that the user wrote: its server decides what becomes of a name
+                return any(zone in token.replace("\\", "") for line in block.lines if "name" in line for token in line)
+            if any(
+                line[0] == "kubernetes" and zone in {token.rstrip(".") for token in line[1:]} for line in block.lines
+            ):
                 return True
-        # somebody else's block may answer the zone of imports by an option of its plugin
+        # another owner's block may answer the zone of imports by an option of its plugin
         return zone == self.settings.clusterset and any(
-            line[0] == "multicluster" and (len(line) == 1 or zone in {word.rstrip(".") for word in line[1:]})
+            line[0] == "multicluster" and (len(line) == 1 or zone in {token.rstrip(".") for token in line[1:]})
             for block in blocks
             for line in block.lines
         )

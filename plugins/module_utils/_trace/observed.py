@@ -182,7 +182,7 @@ def _keeps(rule: str) -> bool:
 
 
 def _says(event: Event, desired: t.Sequence[str]) -> bool:
-    """Whether a rule has one of those statements: by its own word, not by its comment's, a chain's or a set's."""
+    """Whether a rule has one of those statements: by its own keyword, not by that of a comment, a chain or a set."""
     words: list[str] = []
     for number, part in enumerate(event.rule.split('"')):
         if number % 2 == 0:
@@ -191,7 +191,7 @@ def _says(event: Event, desired: t.Sequence[str]) -> bool:
             words.append(lower(part))
         else:
             words.append("")
-    return any(word in desired and before not in _CALLS for before, word in zip(["", *words], words))
+    return any(token in desired and before not in _CALLS for before, token in zip(["", *words], words))
 
 
 class Counted(t.NamedTuple):

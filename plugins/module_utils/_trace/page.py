@@ -52,7 +52,7 @@ def ends(flows: t.Sequence[Data]) -> tuple[str, str]:
 
 
 def _of(flows: t.Mapping[str, Data], row: Data) -> str:
-    """Which way a row speaks of; nothing where there is one only."""
+    """Which way a row is about; nothing where there is one only."""
     flow = flows.get(str(row.get("flow")))
     return f"{flow['source']['name']} to {flow['target']['name']}" if flow and len(flows) > 1 else ""
 

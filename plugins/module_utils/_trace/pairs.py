@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pairs of pods that a verification found to be silent, as flows: what is traced is exactly what failed. Pure."""
+"""Pairs of pods that did not respond in a verification, as flows: what is traced is exactly what failed. Pure."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def lacks_set(
 def _sets_of(
     rule: t.Any, sets: t.Iterable[Data], address: Address, source: Source, namespaced: bool
 ) -> set[str] | None:
-    """The sets that a rule names and that lack the address; None where it lets it in, or says what cannot be decided here."""
+    """The sets that a rule names and that lack the address; None where it lets it in, or where that cannot be decided here."""
     if not isinstance(rule, dict):
         return None
     if str(rule.get("action")) in ("Deny", "Log"):

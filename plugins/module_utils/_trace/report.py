@@ -90,7 +90,7 @@ def _translations(source: t.Mapping[str, t.Any], backend: t.Mapping[str, t.Any])
 
 
 def parse_mesh(given: t.Any) -> Mesh:
-    """What trace_plan says of the mesh."""
+    """What trace_plan returns for the mesh."""
     given = given if isinstance(given, dict) else {}
     endpoints = {
         str(host): [parse_endpoint_key(text) for text in texts] for host, texts in mapping(given, "endpoints").items()
@@ -109,7 +109,7 @@ def parse_mesh(given: t.Any) -> Mesh:
 
 
 def used_mesh(mesh: Mesh, nodes: t.Mapping[str, Node]) -> Mesh:
-    """The plan's mesh; none where no node has a device of it and tunnels of another program stand there, such as Kilo's: those are followed by their keys."""
+    """The plan's mesh; none where no node has a device of it and tunnels of another program exist there, such as Kilo's: those are followed by their keys."""
     names = {name for row in mesh.devices.values() for name in row.values()} | {mesh.whole}
     others = any(node.devices for node in nodes.values())
     return Mesh() if others and not any(names & {*node.links, *node.devices} for node in nodes.values()) else mesh
@@ -386,19 +386,19 @@ def _chosen(flow: Flow, row: t.Mapping[str, t.Any], seen: Seen) -> Flow:
     return flow
 
 
-def _by_policy(finding: Finding, says: str) -> Finding:
+def _by_policy(finding: Finding, policy: str) -> Finding:
     """What a target did not answer may be the doing of a policy that does not let the source in: nobody sees that from outside of the CNI."""
     if (
-        not says
+        not policy
         or finding.direction != FORWARD
         or finding.cause not in (causes.TARGET_UNREACHABLE, causes.FORWARD_DROPPED)
     ):
         return finding
-    if finding.cause == causes.FORWARD_DROPPED and not any(word in finding.text for word in _POLICY_WORDS):
+    if finding.cause == causes.FORWARD_DROPPED and not any(part in finding.text for part in _POLICY_WORDS):
         return finding
     return finding._replace(
         cause=causes.POLICY_LACKS_SOURCE,
-        text=f"{finding.text}; {says}",
+        text=f"{finding.text}; {policy}",
         mend=causes.MENDS[causes.POLICY_LACKS_SOURCE],
         confidence=causes.LIKELY,
     )
@@ -565,7 +565,7 @@ def _observed(found: Passage, host: str, seen: Seen) -> str:
 
 
 def _reach(reach: t.Mapping[str, t.Any]) -> list[str]:
-    """What the plan says of all pairs."""
+    """What the plan has of all pairs."""
     if not reach:
         return []
     lines = [

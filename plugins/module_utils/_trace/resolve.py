@@ -37,14 +37,14 @@ class Found(t.NamedTuple):
 
     def row(self) -> Data:
         """As trace_report takes it. ``question``: which of several it is about."""
-        mend = causes.MENDS[self.cause].format(host=self.where)
+        fix = causes.MENDS[self.cause].format(host=self.where)
         more = {} if self.question is None else {"question": self.question}
         return {
             **more,
             "cause": self.cause,
             "where": self.where,
             "message": self.message,
-            "mend": mend,
+            "mend": fix,
             "command": self.command,
             "confidence": causes.PROVEN,
         }
@@ -73,7 +73,7 @@ class Target(t.NamedTuple):
     dials: tuple[Address, ...]
     port: int | None
     backends: tuple[tuple[Address, int | None, str, str], ...]
-    #: Of a Service's port; empty where the question says it.
+    #: Of a Service's port; empty where the question has it.
     protocol: str = ""
     #: Of a name: what the source asks its DNS server, in this order.
     asked: tuple[str, ...] = ()
@@ -217,7 +217,7 @@ class Resolver:
         return found
 
     def place_of_seen(self, seat: Seat) -> Place:
-        """The place of a pod that a node's kernel has and no object tells of: the first address of each family, which are one pod's where there is one."""
+        """The place of a pod that a node's kernel has and no object shows: the first address of each family, which are one pod's where there is one."""
         first = tuple(
             next(one for one in self._seen[seat.host] if one[0] == version)
             for version in sorted({one[0] for one in self._seen[seat.host]})

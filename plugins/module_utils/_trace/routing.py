@@ -80,7 +80,7 @@ def find_route(node: Node, version: int, table: int, dst: int) -> Route | None:
 
 
 def decide(node: Node, version: int, dst: int, src: int | None, iif: str | None, mark: int) -> Decision:
-    """What the node's kernel decides, from its rules and routes; its own word counts where it was asked the very question."""
+    """What the node's kernel decides, from its rules and routes; its own answer counts where it was asked the very question."""
     found = _decide(node, version, dst, src, iif, mark)
     said = node.answers.get(
         (place_text(version, dst), place_text(version, src) if src is not None else None, iif, mark)

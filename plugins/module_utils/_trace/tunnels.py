@@ -42,7 +42,7 @@ class Tunnels:
         return peer is not None and there.host in self._holders.get(peer.public_key, ())
 
     def guess(self, here: Node, there: Node, packet: Packet) -> str | None:
-        """The tunnel between two nodes by their keys, where no plan says it."""
+        """The tunnel between two nodes by their keys, where no plan has it."""
         if self.mesh.devices or self.mesh.whole:
             return None
         keys = {device.public_key for device in there.devices.values()}

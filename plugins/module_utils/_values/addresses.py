@@ -151,7 +151,7 @@ def network_text_and_key(text: object, reason: str = "bad_cidr") -> tuple[tuple[
 
 
 def is_plain_endpoint(text: object) -> bool:
-    """True for an IPv4 endpoint that is spelled as it would be printed and whose address is no special_kind.
+    """True for an IPv4 endpoint that is spelled as it would be printed and has an address of no special_kind.
 
     False decides nothing: then parse_endpoint and special_kind do.
     """
@@ -260,7 +260,7 @@ def host_cidr(address: str) -> str:
 
 
 def contains(outer: Network, inner: Network) -> bool:
-    """True when every address of inner lies in outer (never across families)."""
+    """True when every address of inner is in outer (never across families)."""
     return outer.version == inner.version and inner.subnet_of(outer)  # type: ignore[arg-type]
 
 

@@ -25,7 +25,7 @@ def held_for_others(
     """{address/length: why it is no address of the host} of addresses as read_host has them.
 
     balanced: what load balancing hands out. own: addresses, without a length, by which the host is known: they stay where their form alone
-    speaks against them. That form is a single address without a lifetime on ``lo`` or a dummy device, or next to a network of the same
+    counts against them. That form is a single address without a lifetime on ``lo`` or a dummy device, or next to a network of the same
     family on its device. What a host would have no address of a family without is its own, too.
     """
     rows = [dict(row, text=str(row["address"])) for row in configured]

@@ -77,14 +77,14 @@ def is_weak(text: str) -> bool:
 
 
 def fingerprint(secret: str) -> str:
-    """A stable, short name for a secret in diffs: it tells two secrets apart and reveals neither."""
+    """A stable, short name for a secret in diffs: it distinguishes two secrets and reveals neither."""
     return "sha256:" + hashlib.sha256(b"multicluster.network fingerprint\0" + secret.encode("utf-8")).hexdigest()[:12]
 
 
 def decode_key_text(text: str) -> bytes:
     """The 32 bytes in a private key file's text; one trailing newline, of either kind, is tolerated.
 
-    Raises ValueRefused whose message never quotes the text, which may be most of a private key.
+    Raises ValueRefused with a message that never quotes the text, which may be most of a private key.
     """
     if text.endswith("\n"):
         text = text[: -2 if text.endswith("\r\n") else -1]

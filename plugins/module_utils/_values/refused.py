@@ -24,7 +24,7 @@ class ValueRefused(ValueError):
 
 
 def quoted(text: object) -> str:
-    """Show foreign text safely: printable ASCII only, at most 200 characters."""
+    """Show untrusted text safely: printable ASCII only, at most 200 characters."""
     shown = ascii(text if isinstance(text, str) else str(text))
     return shown if len(shown) <= 200 else shown[:197] + "..."
 

@@ -4,7 +4,7 @@
 
 ``str.lower`` makes ``k`` of the Kelvin sign, ``str.isdigit`` takes digits that ``int`` refuses, ``str.strip`` takes away blanks
 that no other program does: a name that only matches after such a change is another name, and somebody chose it for that. Python's
-int() takes blanks, signs, underscores and foreign digits; the specs do not.
+int() takes blanks, signs, underscores and non-ASCII digits; the specs do not.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def _route(prefix: str, attributes: Attributes) -> list[str]:
 
 
 def session_name(address: str) -> str:
-    """Of the protocol that speaks with a router."""
+    """Of the protocol of a session with a router."""
     return "router_" + address.replace(".", "_").replace(":", "_")
 
 
@@ -112,7 +112,7 @@ def _session(speaker: Speaker, one: Neighbour) -> list[str]:
 
 
 def read_prefixes(text: str) -> tuple[str, ...]:
-    """What a configuration of ours announces."""
+    """What a configuration of the collection announces."""
     return tuple(line.split()[1] for line in text.splitlines() if line.startswith(_PREFIX))
 
 
@@ -139,6 +139,6 @@ def shown(text: str, fingerprint: t.Callable[[str], str]) -> list[str]:
     """The lines for a diff, passwords as fingerprints."""
     rows = []
     for line in text.splitlines():
-        head, word, secret = line.partition('  password "')
-        rows.append(f'{head}{word}{fingerprint(secret[:-2])}";' if word and not head else line)
+        head, keyword, secret = line.partition('  password "')
+        rows.append(f'{head}{keyword}{fingerprint(secret[:-2])}";' if keyword and not head else line)
     return rows

@@ -104,7 +104,7 @@ def _sets(attributes: Attributes) -> t.Iterator[str]:
 
 
 def read_prefixes(text: str) -> tuple[str, ...]:
-    """What a configuration of ours announces."""
+    """What a configuration of the collection announces."""
     return tuple(line.split()[1] for line in text.splitlines() if line.startswith("  network "))
 
 
@@ -112,19 +112,19 @@ Blocks = dict[tuple[str, ...], list[str]]
 
 
 def _blocks(text: str) -> Blocks:
-    """The lines of a text of ours by the contexts that they stand in, in order; () is the outermost."""
+    """The lines of a rendered configuration by the contexts that they are in, in order; () is the outermost."""
     found: Blocks = {(): []}
     context: tuple[str, ...] = ()
     for line in text.splitlines():
-        depth, word = len(line) - len(line.lstrip()), line.strip()
-        if not word or word.startswith("!") or word in ("exit", "exit-address-family"):
+        depth, statement = len(line) - len(line.lstrip()), line.strip()
+        if not statement or statement.startswith("!") or statement in ("exit", "exit-address-family"):
             continue
         context = context[:depth]
-        if word.startswith(("router bgp ", "route-map ", "address-family ")):
-            context += (word,)
+        if statement.startswith(("router bgp ", "route-map ", "address-family ")):
+            context += (statement,)
             found.setdefault(context, [])
         else:
-            found[context].append(word)
+            found[context].append(statement)
     return found
 
 
@@ -154,7 +154,7 @@ def _undone(line: str) -> str:
 
 
 def changes(before: str, after: str) -> list[str]:
-    """Lines for a running speaker that make it what ``after`` says; nothing where nothing differs.
+    """Lines for a running speaker that bring it to ``after``; nothing where nothing differs.
 
     What routes refer to comes first, what goes is taken away before what comes, and a session ends only where its own lines ask for it.
     """
@@ -212,6 +212,6 @@ def shown(text: str, fingerprint: t.Callable[[str], str]) -> list[str]:
     """The lines for a diff, passwords as fingerprints."""
     rows = []
     for line in text.splitlines():
-        head, word, secret = line.partition(" password ")
-        rows.append(head + word + fingerprint(secret) if word else line)
+        head, keyword, secret = line.partition(" password ")
+        rows.append(head + keyword + fingerprint(secret) if keyword else line)
     return rows

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a provider said of the routers of devices, kept alongside our record so that it need not be asked for each of them in every run (ccm 14.4). Pure.
+"""What a provider returned for the routers of devices, kept alongside our record so that it need not be asked for each of them in every run (ccm 14.4). Pure.
 
-It holds as long as what it depends on: the session of the device, its private address, and what the project's BGP says. A password is never kept.
+It holds as long as what it depends on: the session of the device, its private address, and the project's BGP settings. A password is never kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .values import NodeBgp
 
 #: Annotation of our record.
 REMEMBERED = "multicluster.network/bgp-neighbours"
-#: Devices of which is asked all the same in each run, in turn: what nothing tells of is noticed too.
+#: Devices of which is asked all the same in each run, in turn: a change that nothing else shows is noticed too.
 AGAIN = 2
 #: Annotations of an object have 256 KiB together.
 MOST_BYTES = 200 * 1024

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which nodes may announce which addresses: what a cluster's API says of Services and nodes.
+"""Which nodes may announce which addresses: what a cluster's API reports of Services and nodes.
 
-The rest only a node knows: a Service with ``externalTrafficPolicy: Local`` has a port (``healthCheckNodePort``) on which every node says whether
+The rest only a node knows: a Service with ``externalTrafficPolicy: Local`` has a port (``healthCheckNodePort``) on which every node answers whether
 a pod of the Service runs there, so the node that announces asks that (delivery.py), and nobody has to follow endpoints.
 """
 
@@ -20,9 +20,9 @@ _PORTS = range(1, 65536)
 
 
 class Route(t.NamedTuple):
-    """A network that nodes announce while each of ``health_ports`` says that the node has what to hand its packets to.
+    """A network that nodes announce while each of ``health_ports`` answers that the node has an endpoint for its packets.
 
-    ``group``: in which nodes of a segment stand by for it, 0 where none do.
+    ``group``: in which nodes of a segment are backups for it, 0 where none do.
     """
 
     network: str
@@ -73,7 +73,7 @@ def left_out(
     """Node -> why it announces nothing. ``cordoned``: whether that is a reason; ``now`` in seconds since 1970.
 
     A node that is not ready counts after ``not_ready_seconds`` (0: never), and only while another node that may announce is ready: when all
-    are silent at once it is the control plane that does not hear them, and addresses that work must not go for that.
+    are not ready at once it is the control plane that does not reach them, and addresses that work must not go for that.
     """
     found = {name: why for name in sorted(nodes) for why in [_asked(nodes[name], cordoned)] if why}
     if not_ready_seconds <= 0:
@@ -101,7 +101,7 @@ def _asked(node: t.Mapping[str, t.Any], cordoned: bool) -> str:
 
 
 def _not_ready_for(node: t.Mapping[str, t.Any], now: float) -> float:
-    """Seconds since it is not ready; less than 0 for one that is ready, or of which nobody says anything."""
+    """Seconds since it is not ready; less than 0 for one that is ready, or that has no such condition."""
     for row in (node.get("status") or {}).get("conditions") or ():
         if isinstance(row, dict) and row.get("type") == "Ready":
             return -1.0 if row.get("status") == "True" else max(0.0, now - _seconds(row.get("lastTransitionTime"), now))

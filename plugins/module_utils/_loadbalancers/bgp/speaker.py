@@ -1,8 +1,8 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node's BGP speaker: to whom it speaks and what it announces, whatever program does it.
+"""A node's BGP speaker: its peers and what it announces, whatever program does it.
 
-Every value is parsed before it becomes a word of a line of a configuration, so that none can start another line (T16, T20).
+Every value is parsed before it becomes a part of a line of a configuration, so that none can start another line (T16, T20).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .values import BgpGrants, NodeBgp, check_bgp_claims
 
 _PASSWORD = re.compile(r"[!-~]{1,80}\Z")
 _NUMBER = re.compile(r"[0-9]{1,10}\Z")
-#: More than any router of ours takes in; a typing error, not a plan.
+#: More than any of our routers accepts; a typing error, not a plan.
 MOST_PREFIXES = 4096
 
 
@@ -52,7 +52,7 @@ class Neighbour(t.NamedTuple):
 
 
 class Attributes(t.NamedTuple):
-    """What routers are told alongside a network. Local preference counts inside one autonomous system only."""
+    """What is announced to routers alongside a network. Local preference counts inside one autonomous system only."""
 
     communities: tuple[str, ...] = ()
     large_communities: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class PoolRule(t.NamedTuple):
 
 
 class Speaker(t.NamedTuple):
-    """A node's part. ``prefixes`` are sorted, each with its attributes where it has any; ``hold_s`` after which a router forgets a silent node."""
+    """A node's part. ``prefixes`` are sorted, each with its attributes where it has any; ``hold_s`` after which a router forgets an unreachable node."""
 
     asn: int
     source: str
@@ -85,7 +85,7 @@ class Speaker(t.NamedTuple):
     def announcing(self, prefixes: t.Iterable[str], conditional: t.Container[str] = ()) -> Speaker:
         """The same speaker with these networks and what its pools make of them.
 
-        ``conditional``: networks that depend on the node's word. They stay alongside the network of their pool, which other nodes announce too.
+        ``conditional``: networks that depend on the node's health ports. They stay alongside the network of their pool, which other nodes announce too.
         """
         networks = [parse_network(text) for text in prefixes]
         found = set()
@@ -103,7 +103,7 @@ class Speaker(t.NamedTuple):
         return [prefix for prefix in prefixes if (6 if ":" in prefix else 4) not in carried]
 
     def attributes_of(self, prefix: str) -> Attributes:
-        """By the smallest pool that it lies in, else the speaker's own."""
+        """By the smallest pool that contains it, else the speaker's own."""
         rule = self._rule(parse_network(prefix))
         return rule.attributes if rule is not None else self.attributes
 
@@ -226,9 +226,9 @@ def parse_attributes(given: t.Mapping[str, t.Any]) -> Attributes:
 def _community(text: object, parts: int, most: int) -> str:
     """Numbers joined by colons. Raises ValueRefused ``bad_format``."""
     words = str(text).split(":")
-    if len(words) != parts or not all(_NUMBER.match(word) and int(word) <= most for word in words):
+    if len(words) != parts or not all(_NUMBER.match(part) and int(part) <= most for part in words):
         raise ValueRefused("bad_format", f"{quoted(str(text))} is not {parts} numbers up to {most} joined by colons")
-    return ":".join(str(int(word)) for word in words)
+    return ":".join(str(int(part)) for part in words)
 
 
 def parse_prefixes(texts: t.Iterable[object]) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""BGP facts of project and node: what a provider says, and what follows from it (ccm 7, decision 42); and what of it may be true.
+"""BGP facts of project and node: what a provider returns, and what follows from it (ccm 7, decision 42); and what of it may be true.
 
-What a provider says must lie inside what the inventory grants (decision 29, T16): one that could choose autonomous systems and routers freely could
+What a provider returns must be inside what the inventory grants (decision 29, T16): one that could choose autonomous systems and routers freely could
 hand our traffic to anyone.
 """
 
@@ -139,7 +139,7 @@ def parse_grants(given: t.Mapping[str, t.Any] | None) -> BgpGrants:
 
 
 def check_bgp_claims(nodes: t.Iterable[NodeBgp], grants: BgpGrants) -> tuple[list[NodeBgp], list[Refusal]]:
-    """Nodes whose facts are granted, and refusals by name; the rest goes on."""
+    """Nodes with granted facts, and refusals by name; the rest goes on."""
     kept: list[NodeBgp] = []
     refused: list[Refusal] = []
     sources: dict[str, str] = {}
@@ -160,7 +160,7 @@ def _check(node: NodeBgp, grants: BgpGrants) -> None:
         (node.local_asn, grants.local_asns, "local"),
         (node.peer_asn, grants.peer_asns, "peer"),
     ):
-        # 23456 stands for what does not fit, the last of each range is reserved (RFC 7607, 6793, 7300)
+        # 23456 is in place of what does not fit, the last of each range is reserved (RFC 7607, 6793, 7300)
         if asn in (0, 23456, 65535, 2**32 - 1) or not 0 < asn < 2**32:
             raise ValueRefused("outside_grant", f"the {which} autonomous system {asn} is nobody's")
         if granted and asn not in granted:
@@ -188,6 +188,6 @@ def _check_address(text: str, granted: tuple[Network, ...], may_be: t.Container[
 
 
 def prefix_limit(granted: int | None, provider: int | None) -> int | None:
-    """How many prefixes may be announced: the provider can lower what the inventory says, never raise it."""
+    """How many prefixes may be announced: the provider can lower the inventory's limit, never raise it."""
     limits = [limit for limit in (granted, provider) if limit is not None and limit >= 0]
     return min(limits) if limits else None

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers of the groups in which nodes stand by for addresses: VRRP's virtual router ids, of which a segment has 255.
+"""Numbers of the groups in which nodes are backups for addresses: VRRP's virtual router ids, of which a segment has 255.
 
 Addresses that every node can deliver share ``SPREAD`` groups, by a hash of the address. One that depends on where pods run has a group for what it
-depends on (the ports that say so), since such a group falls to other nodes. Its number is recorded: a group whose number changes is without a holder
+depends on (the health ports), since such a group moves to other nodes. Its number is recorded: a group with a changed number is without a holder
 until nodes have agreed anew.
 """
 
@@ -23,7 +23,7 @@ Ports = tuple[int, ...]
 
 def weight(*words: t.Any) -> bytes:
     """The same everywhere and for ever: what has the greatest weight is chosen (rendezvous hashing)."""
-    return hashlib.sha256("\0".join(str(word) for word in words).encode("utf-8")).digest()
+    return hashlib.sha256("\0".join(str(part) for part in words).encode("utf-8")).digest()
 
 
 def parse_reserved(numbers: t.Iterable[t.Any]) -> frozenset[int]:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A segment's groups as a configuration of keepalived, one VRRP instance for each.
 
-What an advertisement names is an address of the loopback device that stands for the group alone: the addresses of Services are kept alongside it
+What an advertisement names is an address of the loopback device that represents the group alone: the addresses of Services are kept alongside it
 (``virtual_ipaddress_excluded``), of both families in one group, so that nodes that have heard of a change and nodes that have not go on hearing each other.
 Advertisements go to the other nodes of the segment, not to a multicast group: routers on the segment, and other clusters, do not meet our numbers.
 """
@@ -32,12 +32,12 @@ global_defs {
 
 
 def marker(number: int, version: int) -> str:
-    """What stands for a group in advertisements: an address that never leaves the host."""
+    """What represents a group in advertisements: an address that never leaves the host."""
     return f"127.112.0.{number}/32 dev lo scope host" if version == 4 else f"fe80::7f70:{number:x}/128 dev lo"
 
 
 def render(segment: Segment, interface: str, track_folder: str) -> str:
-    """The whole file. ``track_folder``: there each group has a file, whose 0 says that this node can deliver."""
+    """The whole file. ``track_folder``: there each group has a file, in which 0 means that this node can deliver."""
     return _HEAD + "".join(
         _group(segment, number, check_interface(interface), track_folder) for number in range(len(segment.groups))
     )
@@ -46,7 +46,7 @@ def render(segment: Segment, interface: str, track_folder: str) -> str:
 def _group(segment: Segment, index: int, interface: str, track_folder: str) -> str:
     group = segment.groups[index]
     name, version = NAME.format(group.number), segment.version
-    # without any other node it speaks to itself: keepalived would send to a multicast group
+    # without any other node it sends to itself: keepalived would send to a multicast group
     others = [member.of(version) for member in segment.members if member.name != segment.node] or [_ALONE[version]]
     lines = [
         f"track_file {name} {{",
@@ -83,7 +83,7 @@ def _group(segment: Segment, index: int, interface: str, track_folder: str) -> s
 
 
 def own_numbers(text: str) -> set[int]:
-    """The virtual router ids that a configuration of somebody else's has."""
+    """The virtual router ids that another owner's configuration has."""
     words = [line.split() for line in text.splitlines()]
     return {
         int(row[1])

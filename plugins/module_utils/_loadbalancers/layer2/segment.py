@@ -1,9 +1,9 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes of one network segment that stand by for addresses: who holds which, and in what order the others follow.
+"""Nodes of one network segment that are backups for addresses: who holds which, and in what order the others follow.
 
 Every node finds the same order for itself, from the names of all: a node that goes moves only what it held. Every value is parsed before it becomes a
-word of a configuration.
+part of a configuration.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def parse_groups(rows: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[Group, ...]:
 
 
 def check_interface(name: str) -> str:
-    """A name that is one word of a configuration. Raises ValueRefused."""
+    """A name that is one token of a configuration. Raises ValueRefused."""
     if not _INTERFACE.match(name):
         raise ValueRefused("bad_format", f"{quoted(name)} is not the name of an interface")
     return name

@@ -43,7 +43,7 @@ class Spelling(t.NamedTuple):
         return name if isinstance(name, str) else ""
 
     def service_of(self, selector: t.Any) -> ServiceKey | None:
-        """The Service that it remembers, or None; half of the two labels is somebody else's selector."""
+        """The Service that it remembers, or None; one of the two labels alone is another owner's selector."""
         labels = self._only_labels(selector)
         namespace, name = labels.get(self._label("namespace")), labels.get(self._label("name"))
         if len(labels) == 2 and isinstance(namespace, str) and isinstance(name, str):
@@ -90,7 +90,7 @@ Pair = tuple[str, str]
 
 
 class Options(t.NamedTuple):
-    """``tracking``: peers stand for nodes, or go with the last Service. ``source_address`` None: with Services only.
+    """``tracking``: peers are those of nodes, or go with the last Service. ``source_address`` None: with Services only.
 
     ``passwords`` withhold leaves what is there; plain writes them into the ConfigMap, which many can read.
     """
@@ -157,7 +157,7 @@ class Config:
     def remove_service(self, key: ServiceKey, network: str = "", reserved: t.Container[str] = ()) -> None:
         """Take a Service out of its pool and out of the peers; what nobody uses any more goes.
 
-        ``reserved`` networks: some releases named a pool like the bare Service; such a one is ours if its only address
+        ``reserved`` networks: some releases named a pool like the bare Service; such a one is owned if its only address
         is one of them.
         """
         name = "/".join(key)
@@ -175,7 +175,7 @@ class Config:
     def sync_services(
         self, services: t.Mapping[ServiceKey, str], nodes: t.Iterable[NodeBgp] = (), reserved: t.Container[str] = ()
     ) -> None:
-        """Exactly these Services: others of ours go first, so that an address can change hands. Networks must be good ones."""
+        """Exactly these Services: other owned ones go first, so that an address can change hands. Networks must be good ones."""
         spelling = self.options.spelling
         gone = {tuple(user.split("/", 1)) for user in self.users()}
         gone |= {key for peer in self._peers() for key in spelling.services(peer.get(SELECTORS) or [])}
@@ -190,7 +190,7 @@ class Config:
         return {user for pool in self._pools() for user in pool_users(pool)}
 
     def holds(self, nodes: t.Iterable[NodeBgp]) -> bool:
-        """Whether it has pools or peers such as we write, for Services or for these nodes. The original's look the same."""
+        """Whether it has pools or peers such as we write, for Services or for these nodes. Those of cloud-provider-equinix-metal look the same."""
         current = {(node.name, router) for node in nodes for router in node.peers}
         spelling = self.options.spelling
         return bool(self.users()) or any(
@@ -327,7 +327,7 @@ class Config:
 
 
 def _serves(selectors: t.Any, node: str, spelling: Spelling) -> bool:
-    """Whether a peer of ours is this node's; what somebody added to its selectors does not make it his."""
+    """Whether an owned peer is this node's; selectors that others added do not change its owner."""
     if not isinstance(selectors, list) or not selectors or spelling.node_of(selectors[0]) != node:
         return False
     return spelling.is_owned(selectors) or bool(spelling.services(selectors))
@@ -344,7 +344,7 @@ def check_document(document: t.Any) -> None:
 
 
 def pool_users(pool: t.Mapping[str, t.Any]) -> set[str]:
-    """The Services (``namespace/name``) of one of our pools; nothing for a pool that is not ours."""
+    """The Services (``namespace/name``) of an owned pool; nothing for any other pool."""
     name = pool.get("name")
     if not isinstance(name, str) or not _is_mapping(pool):
         return set()

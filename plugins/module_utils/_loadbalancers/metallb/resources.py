@@ -168,7 +168,7 @@ class Resources:
     def sync_services(
         self, services: t.Mapping[ServiceKey, t.Sequence[str]], nodes: t.Iterable[NodeBgp] = ()
     ) -> dict[ServiceKey, ValueRefused]:
-        """Exactly these Services; others of ours go first. One that is refused does not stop the others."""
+        """Exactly these Services; other owned ones go first. One that is refused does not stop the others."""
         for key in sorted(self.services() - set(services)):
             self.remove_service(key)
         rows, refused = list(nodes), {}
@@ -180,7 +180,7 @@ class Resources:
         return refused
 
     def services(self) -> set[ServiceKey]:
-        """Those that use a pool or a peer of ours."""
+        """Those that use an owned pool or peer."""
         spelling = self.options.spelling
         known = {key for name in self._owned(POOL) for key in self._users(name)}
         return known | {
@@ -219,7 +219,7 @@ class Resources:
     def _advertise_by(self, kind: str, default: str, pool: str) -> None:
         owned = self._owned(kind)
         if owned and default not in owned:
-            return  # the user labelled one of his own as ours: that one announces
+            return  # the user set the owner's label on one of his own: that one announces
         spec = self._make(kind, default)["spec"]
         names = list(spec.get("ipAddressPools") or ())
         spec["ipAddressPools"] = names if pool in names else names + [pool]
@@ -392,7 +392,7 @@ class Resources:
         return sorted(name for other, name in self.objects if other == kind and self.is_owned(kind, name))
 
     def is_owned(self, kind: str, name: str) -> bool:
-        """True for an object with the label of the cloud controller, which we and the original write."""
+        """True for an object with the label of the cloud controller, which we and cloud-provider-equinix-metal write."""
         key, value = self.options.label
         meta = self.objects.get((kind, name), {}).get("metadata") or {}
         return (meta.get("labels") or {}).get(key) == value
@@ -426,7 +426,7 @@ class Resources:
             raise ValueRefused("conflict", f"the {kind} {name} is not ours; it is left alone")
 
     def _make(self, kind: str, name: str) -> Object:
-        """Ours under this name, made if there is none. Raises ValueRefused ``conflict`` when it is somebody else's."""
+        """The owned object of this name, made if there is none. Raises ValueRefused ``conflict`` when another owner has the name."""
         self._check(kind, name)
         if (kind, name) not in self.objects:
             meta = {"name": name, "namespace": self.options.namespace, "labels": dict([self.options.label])}

@@ -160,7 +160,7 @@ def _limit(where: str, values: Variables, findings: list[Finding]) -> int:
 
 
 def _cluster_id(where: str, name: str, values: Variables, findings: list[Finding]) -> str:
-    """The cluster's id in names and labels of the Multi-Cluster Services API; its name unless the inventory says otherwise."""
+    """The cluster's id in names and labels of the Multi-Cluster Services API; its name unless the inventory has another one."""
     found = str(values.text("multicluster_cluster_id", name))
     if found != name and not _LABEL.match(found):
         message = f"{quoted(found)} is no label of a name in DNS: lower-case letters, digits and hyphens, at most 63 characters"

@@ -3,7 +3,7 @@
 """What remote nodes claim against what the inventory grants (decision 29, threats T1 to T4).
 
 One pure stage between parsing and building, for every mesh. It has no off switch and never raises for hostile
-input: a node whose claim does not hold is refused with a reason, the others go on.
+input: a node with a claim that does not hold is refused with a reason, the others go on.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def read_claim(
     keepalive: int = 0,
     borrowed: t.Sequence[Network] | None = None,
 ) -> Claim:
-    """A claim from what its cluster's API says: the one place where that text becomes values.
+    """A claim from what its cluster's API returns: the one place where that text becomes values.
 
     public_key: text, or Pending for one that this run makes. endpoint: text; None and ``""``: the node is passive. cidrs: the texts of
     networks where they are there already. borrowed: addresses inside the range of another node; with it, networks are canonical, of a
@@ -121,7 +121,7 @@ def open_claims(
     """As check_claims for those who do not know who holds what: (claims that hold, claims that contest, refusals).
 
     Those that share a key, a thing or an address with another are all good by themselves; which of them keeps it each node decides
-    (contests.settle). ``greedy`` marks one whose range contains those of several others.
+    (contests.settle). ``greedy`` marks one with a range that contains those of several others.
     """
     good, refusals = _granted(claims, grants, own_keys, ranges)
     contesting, greedy = _contesting(good), _greedy(good)
@@ -289,7 +289,7 @@ def _contesting(claims: t.Sequence[Claim]) -> set[int]:
             other = first.setdefault(thing, place)
             if other != place:
                 found.update((other, place))
-    reach: tuple[int, int] = (0, -1)  # family and end of what was seen, and whose that is
+    reach: tuple[int, int] = (0, -1)  # family and end of what was seen, and its owner
     owner = -1
     for (version, low, high), place in sorted(
         (span(network), place) for place, claim in enumerate(claims) for network in claim.networks

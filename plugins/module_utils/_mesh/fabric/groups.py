@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Groups and hosts of the inventory: who has a variable, in words, and groups that stand in a cluster's way.
+"""Groups and hosts of the inventory: who has a variable, as text, and groups that conflict with a cluster's.
 
 Of several inventories given together Ansible merges groups and hosts by name, and the last one's variables count for all.
 """
@@ -15,7 +15,7 @@ from .variables import Finding
 
 #: So many hosts are named: of a variable, of an inventory.
 _SHOWN, _SHOWN_HOSTS = 3, 5
-#: The word of a finding that is the real cause of every variable which a cluster's host seems to lack.
+#: The reason of a finding that is the real cause of every variable which a cluster's host seems to lack.
 SHADOWED = "group_named_like_cluster"
 
 
@@ -92,9 +92,9 @@ def check_capabilities(
     clusters: t.Collection[str],
     nodes: t.Collection[str],
 ) -> list[Finding]:
-    """A list of capabilities that not everybody has: one cluster speaks for all, and nodes announce what their own list says.
+    """A list of capabilities that not everybody has: one cluster decides for all, and nodes announce by their own list.
 
-    rows: (value, the hosts that have it). Nodes that say nothing agree, unless there is something to announce.
+    rows: (value, the hosts that have it). Nodes without one agree, unless there is something to announce.
     """
     of: dict[str, frozenset[str]] = {}
     for value, hosts in rows:
@@ -124,10 +124,10 @@ def _listed(names: t.Collection[str]) -> str:
 
 
 class Claim(t.NamedTuple):
-    """What one inventory alone says of a host.
+    """What one inventory alone has of a host.
 
     ``cluster``: its multicluster_cluster or None; ``group``: the group that has it, "" for the host itself; ``address``: where
-    it is reached, or None; ``rivals``: (group, cluster) of groups that say another cluster and are neither above nor below ``group``.
+    it is reached, or None; ``rivals``: (group, cluster) of groups that have another cluster and are neither above nor below ``group``.
     """
 
     cluster: str | None
@@ -140,7 +140,7 @@ Sources = t.Mapping[str, t.Mapping[str, Claim]]
 
 
 def strangers_in_groups(groups: t.Mapping[str, t.Collection[str]], clusters: t.Mapping[str, object]) -> list[str]:
-    """Hosts in a group whose other members all belong to one other cluster: where the inventory is worth a closer look.
+    """Hosts in a group of which all other members belong to one other cluster: where the inventory is worth a closer look.
 
     groups: {group: hosts}. clusters: {host: its multicluster_cluster}.
     """
@@ -158,7 +158,7 @@ def strangers_in_groups(groups: t.Mapping[str, t.Collection[str]], clusters: t.M
 
 
 def check_rivals(sources: Sources) -> list[Finding]:
-    """Hosts of which one inventory says two clusters, by groups of which none lies within the other: the name's order would decide."""
+    """Hosts for which one inventory has two clusters, by groups of which none is within the other: the name's order would decide."""
     found = []
     for rows in sources.values():
         for host, claim in sorted(rows.items()):
@@ -173,7 +173,7 @@ def check_rivals(sources: Sources) -> list[Finding]:
 
 
 def check_sources(sources: Sources, merged: t.Mapping[str, object]) -> list[Finding]:
-    """Hosts that two inventories claim, and hosts whose own inventory is overruled by another one.
+    """Hosts that two inventories claim, and hosts with an own inventory that another one overrules.
 
     sources: {inventory: {host: Claim}}, in the order in which they were given. merged: {host: its multicluster_cluster in the end}.
     """

@@ -14,7 +14,7 @@ wireguard_port, wireguard_mtu
 wireguard_ports, wireguard_mtus
     {remote: value}: exceptions on this cluster's own nodes.
 device_alias
-    Stands for the cluster in device names, when its name has more than five characters.
+    Replaces the cluster's name in device names, when its name has more than five characters.
 multicluster_cluster_id, mcs_namespaces
     Of the Multi-Cluster Services API: the cluster's id (default: its name), and from which namespaces it may export.
 exported_pod_cidrs, translation_pool

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kubeconfigs that lead to another cluster than the inventory says, found by the Nodes that they read. Pure.
+"""Kubeconfigs that lead to another cluster than the inventory's, found by the Nodes that they read. Pure.
 
 A cluster can only discredit itself: each rule reads its own listing, so a member that lists the Nodes of another cluster is refused itself.
 """
@@ -29,7 +29,7 @@ def mistaken_clusters(
     hosts: t.Mapping[str, t.Collection[str]],
     keyed_for: t.Mapping[str, t.Mapping[str, str]],
 ) -> dict[str, dict[str, str]]:
-    """{cluster: {reason: wrong_cluster, message}} of the clusters whose access leads to another cluster.
+    """{cluster: {reason: wrong_cluster, message}} of the clusters with an access that leads to another cluster.
 
     listings: {cluster: {nodes: [Node]} or {error}}; hosts: {cluster: names of its Nodes in the inventory}; keyed_for: {cluster: of keyed_clusters}, since
     this fabric writes a cluster's keys on Nodes of the other clusters alone.

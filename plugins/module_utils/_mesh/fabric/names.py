@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Names and values of the inventory's variables.
 
-What begins like one of ours and is none of ours would have no effect, silently; an empty text or a number where there is a list
+A name that begins like one of the collection's and is none would have no effect, silently; an empty text or a number where there is a list
 would count as something else, silently.
 """
 
@@ -16,7 +16,7 @@ import typing as t
 from ..._values.refused import quoted
 from .variables import Finding
 
-#: Findings beyond these are counted only: an inventory of somebody else's has one per name, whatever the number of hosts.
+#: Findings beyond these are counted only: an inventory of another project has one per name, whatever the number of hosts.
 MAX_FINDINGS = 100
 #: How near a name must be to be what was meant; nearer still where the name need not be meant for us at all.
 _NEAR, _VERY_NEAR = 0.6, 0.85
@@ -67,7 +67,7 @@ Rows = t.Iterable[tuple[str, t.Any, Hosts]]
 class Known(t.NamedTuple):
     """The names of the collection.
 
-    ``names``: every variable; ``prefixes``: what our variables begin with; ``foreign``: names of others that begin so too;
+    ``names``: every variable; ``prefixes``: what our variables begin with; ``unowned``: names of others that begin so too;
     ``command_line``: variables that Ansible reads before it knows hosts;
     ``choices``: {variable: values that it, or an entry of its list, may have}; ``of_hosts``: variables that single hosts carry;
     ``types``: {variable: a key of _TYPES}; ``former``: {what a variable was called: its name now}; ``shared``: those
@@ -97,7 +97,7 @@ def check_names(
     """What is wrong with names of variables, as many hosts as may have them.
 
     given: {variable: hosts that have it}. place: hosts to words such as ``group aws_nodes``. elsewhere: what was given on the
-    command line. not_ours: names and patterns that the inventory declares to be something else's.
+    command line. unowned: names and patterns that the inventory declares to be something else's.
     """
     spared, typos = _Spared(known, unowned), _Typos(known.names)
     found: list[Finding] = []
@@ -158,16 +158,16 @@ def check_choices(
 def renamed_words(value: t.Any, former: t.Mapping[str, str]) -> list[str]:
     """A message for each capability or playbook that a value calls by a former name.
 
-    value: a word, a list of words, or rows of what is followed, ``[{playbooks: [word], capability: word}]``. former: {old: new}.
+    value: a name, a list of names, or rows of what is followed, ``[{playbooks: [name], capability: name}]``. former: {old: new}.
     """
-    return [f"{word} is {former[word]} now" for word in dict.fromkeys(_words(value)) if word in former]
+    return [f"{name} is {former[name]} now" for name in dict.fromkeys(_words(value)) if name in former]
 
 
 def _words(value: t.Any) -> list[str]:
     if isinstance(value, t.Mapping):
         value = [value.get("playbooks"), value.get("capability")]
     if isinstance(value, (list, tuple)):
-        return [word for item in value for word in _words(item)]
+        return [name for item in value for name in _words(item)]
     return [value] if isinstance(value, str) else []
 
 
@@ -190,7 +190,7 @@ class _Spared:
 
 
 class _Typos:
-    """Names that are one slip of a finger away from one of ours: a letter too many, missing or wrong, or two swapped."""
+    """Names that are one slip of a finger away from one of the collection's: a letter too many, missing or wrong, or two swapped."""
 
     def __init__(self, names: t.Iterable[str]) -> None:
         self._by_length: dict[int, list[str]] = {}
@@ -283,7 +283,7 @@ def _nearest(name: str, names: t.Iterable[str], cutoff: float) -> str | None:
 
 
 def _resembles(name: str, known: Known) -> bool:
-    """Whether a name begins almost as ours do, a test that is cheap enough for every name of an inventory."""
+    """Whether a name begins almost as the collection's do, a test that is cheap enough for every name of an inventory."""
     if len(name) > _LONGEST or "_" not in name or name.startswith(("ansible_", "__")):
         return False
     for prefix in known.prefixes:

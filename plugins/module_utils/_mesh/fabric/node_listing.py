@@ -79,7 +79,7 @@ def _failure(listing: t.Any) -> dict[str, str] | None:
 def nodes_without_host(
     listings: t.Mapping[str, t.Any], hosts: t.Mapping[str, t.Collection[str]]
 ) -> dict[str, list[str]]:
-    """{cluster: names of its nodes that no host of the inventory stands for}, of clusters some of whose nodes are in it.
+    """{cluster: names of its nodes without a host in the inventory}, of clusters that have some of their nodes in it.
 
     hosts: {cluster: node names of the inventory}. A cluster without any is one that is only read.
     """

@@ -191,7 +191,7 @@ def _set_source(cluster: str, source: str, places: t.Sequence[_Place], ranges: t
     astray = [place for place in places if not ranges[place.node].covers(place.network)]
     if not astray:
         return ""
-    better = next((word for place in astray for word in (_SOURCE_OF.get(place.what),) if word), PODS)
+    better = next((option for place in astray for option in (_SOURCE_OF.get(place.what),) if option), PODS)
     if better == source:
         return "; run site again, since they may have come since its last look" if source == PODS else ""
     text = "; set pod_ranges: {0} for {1}, with the rights that cluster_access_capability: {2} gives, so that the mesh follows them"

@@ -66,7 +66,7 @@ class Ranges(t.NamedTuple):
     """What a cluster's pod ranges are.
 
     ``source``: one of SOURCES but auto. ``nodes``: {node: NodeRanges, or ValueRefused where all that it has is refused}; empty for the
-    source ``node``, whose ranges are with the Nodes. ``refused``: single ranges. ``notes``: sentences for the user. ``failure``: why the
+    source ``node``, which has its ranges with the Nodes. ``refused``: single ranges. ``notes``: sentences for the user. ``failure``: why the
     source is incomplete; then nothing may change. ``unsure``: ``auto`` could not see everything, so that peers keep the ranges that they have.
     """
 
@@ -103,7 +103,7 @@ def read_clusters(
 ) -> tuple[dict[str, Listing], dict[str, Ranges]]:
     """Nodes and pod ranges of each cluster. clusters: variables in normal form; listings: {cluster: {nodes, ranges: Objects} or {error}}.
 
-    A cluster whose ranges are incomplete counts as not read (threat T14).
+    A cluster with incomplete ranges counts as not read (threat T14).
     """
     read: dict[str, Listing] = {}
     found: dict[str, Ranges] = {}

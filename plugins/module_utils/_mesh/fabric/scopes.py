@@ -20,7 +20,7 @@ _SECRET = ("secret", "password", "token", "psk")
 
 def is_secret(variable: str) -> bool:
     """Whether the value of a variable must not be shown, by its name."""
-    return any(word in variable for word in _SECRET)
+    return any(part in variable for part in _SECRET)
 
 
 def check_scopes(

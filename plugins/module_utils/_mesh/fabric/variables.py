@@ -41,12 +41,12 @@ CLUSTER_VARIABLES = (
     "mcs_namespaces",
     "node_name",
 )
-#: Names that are near to ours, are somebody else's, and common.
+#: Names that are near to the collection's, belong to other programs, and are common.
 _UNOWNED_PREFIXES = ("ansible_", "kube_", "k8s_", "calico_", "bgp_", "metallb_", "kubespan_", "kilo_", "group_")
 
 
 class Finding(t.NamedTuple):
-    """One thing to mend in the inventory: where (``clusters/aws``), which variable, reason, what to write."""
+    """One thing to fix in the inventory: where (``clusters/aws``), which variable, reason, what to write."""
 
     where: str
     variable: str
@@ -176,7 +176,7 @@ class Variables:
 
 
 def misspelt(where: str, values: t.Mapping[str, t.Any], known: t.Sequence[str] = CLUSTER_VARIABLES) -> list[Finding]:
-    """Warnings for variables that look like ours and are not: they would have no effect, silently.
+    """Warnings for variables that look like the collection's and are not: they would have no effect, silently.
 
     Names that begin with ``multicluster_`` are judged by check_names, which knows also those of runs.
     """

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What Kilo's nodes claim against what the mesh grants their cluster (decisions 4, 12, 29, 39; threats T1 to T6).
 
-The rules of the original treat keys as opaque and announce any internal address. This stage runs between them and the
+The rules of upstream treat keys as opaque and announce any internal address. This stage runs between them and the
 building of Peers, always: a node that claims another's key or ranges is refused, an internal address that is not the
 node's to announce is left out, and the rest goes on.
 """
@@ -27,7 +27,7 @@ from .values import KEY, WIREGUARD_IP, Entry, Node, cidr_contains, cidr_or_none,
 class Source(t.NamedTuple):
     """One cluster with everything that it declares in any mesh, its valid nodes, and its live Peers by node name.
 
-    ``kept``: nodes that are no valid ones for a passing reason and whose live Peer stays.
+    ``kept``: nodes that are no valid ones for a passing reason and keep their live Peer.
     """
 
     cluster: str
@@ -146,7 +146,7 @@ def _overlay_of(source: Source) -> t.Iterator[Network]:
 
 
 def _key(text: str, label: str, malformed: dict[str, str], warnings: list[str]) -> t.Any:
-    """The key in canonical spelling for comparing, or a stand-in for text that is no key."""
+    """The key in canonical spelling for comparing, or a substitute for text that is no key."""
     try:
         return parse_key(text)
     except ValueRefused as error:
@@ -167,7 +167,7 @@ def _key(text: str, label: str, malformed: dict[str, str], warnings: list[str]) 
 def _endpoint(
     node: Node, source: Source, label: str, checked: Checked, names: t.Mapping[str, t.Sequence[str]]
 ) -> list[Address]:
-    """The addresses of the node's endpoint, which lies in no range of the mesh."""
+    """The addresses of the node's endpoint, which is in no range of the mesh."""
     try:
         resolved = resolve_endpoint(node, source.entries[0].get("wireguardPort"))
     except ValueRefused:

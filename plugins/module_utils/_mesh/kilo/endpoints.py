@@ -16,7 +16,7 @@ from .values import CLUSTERMESH_ENDPOINT, DEFAULT_PORT, DISCOVERED_ENDPOINTS, EN
 INVALID, NONE = "NodeEndpointInvalid", "NodeNoEndpoint"
 SOURCES = ((CLUSTERMESH_ENDPOINT, "clustermesh-endpoint"), (FORCE_ENDPOINT, "force-endpoint"))
 EXTERNAL_IP, KILO = "external-ip", "kilo-endpoint"
-#: Where Kilo's own word for a node's endpoint is taken from, when nothing else is there.
+#: Where Kilo's own endpoint of a node is taken from, when nothing else is there.
 NO_KILO, PUBLIC, ANY = "never", "public", "any"
 #: Bytes and entries of one node's discovered-endpoints that are looked at (threat T21).
 MAX_DISCOVERED_TEXT, MAX_DISCOVERED = 1 << 20, 20000
@@ -137,7 +137,7 @@ def endpoint_address(endpoint: t.Mapping[str, t.Any] | None) -> Address | None:
 
 
 def endpoint_doubt(endpoint: t.Mapping[str, t.Any]) -> tuple[str, str] | None:
-    """(word, message) for an endpoint that the rules accept and Kilo ignores or cannot use, None for a good one."""
+    """(reason, message) for an endpoint that the rules accept and Kilo ignores or cannot use, None for a good one."""
     host = endpoint["dnsOrIP"]
     address = endpoint_address(endpoint)
     if address is not None:
@@ -169,7 +169,7 @@ def collect_discovered(nodes: t.Iterable[Node]) -> dict[str, str]:
     """{public key: address:port} that the nodes of one cluster have seen; the first node that knows a key wins.
 
     An entry that cannot be an endpoint is left out alone: loopback, link-local, unspecified, multicast and reserved
-    addresses, ports that do not exist, wrong types (gap G10; the original drops the whole node for one bad entry).
+    addresses, ports that do not exist, wrong types (gap G10; upstream drops the whole node for one bad entry).
     """
     found: dict[str, str] = {}
     for node in nodes:

@@ -156,7 +156,7 @@ def _entry_findings(entry: Entry) -> t.Iterator[str]:
 
 
 def registry(meshes: t.Iterable[t.Mapping[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Which access each cluster name stands for: the first entry with the name counts, over all meshes in order.
+    """Which access each cluster name means: the first entry with the name counts, over all meshes in order.
 
     [{name, local: True}] or [{name, secret: namespace/name, key}]; an entry with neither is left out and still counts as
     the first with its name.

@@ -75,7 +75,7 @@ def _note(desired: NodeAnnotations, cluster: str, name: str, key: str, value: st
 
 
 def _keepalive(source: SourcePlan) -> int:
-    """Seconds for the nodes of a cluster that says itself that they are behind NAT."""
+    """Seconds for the nodes of a cluster that itself declares them behind NAT."""
     own = int(source.entry.get("persistentKeepalive") or 0)
     if own or source.options.policy != ROAM:
         return own

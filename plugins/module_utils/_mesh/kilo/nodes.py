@@ -47,7 +47,7 @@ def is_transient(reason: object) -> bool:
 
 
 def without_internal_ip(node: Node) -> bool:
-    """True for a node whose internal address is not for the mesh."""
+    """True for a node with an internal address that is not for the mesh."""
     return node.annotations.get(FORCE_INTERNAL_IP, "none") in _NO_INTERNAL_IP
 
 
@@ -125,7 +125,7 @@ def validate_node(node: Node, entry: Entry, policy: str = REQUIRE, ranges: Range
 def find_duplicates(nodes: t.Iterable[Node], holders: t.Mapping[str, str] | None = None) -> dict[str, str]:
     """{node: WGIPDuplicate} for every node but one that claims a WireGuard address, whatever else is wrong with it.
 
-    The first in the list keeps it. ``holders`` ({address: node}, from live Peers of ours) come before: such a node
+    The first in the list keeps it. ``holders`` ({address: node}, from owned live Peers) come before: such a node
     keeps its address while it claims it, and while its annotation is missing because its agent restarts (decision 11).
     """
     nodes = list(nodes)
@@ -199,7 +199,7 @@ def filter_nodes(
 def while_leaders_move(
     filtered: Filtered, nodes: t.Iterable[Node], live: t.Mapping[str, t.Mapping[str, t.Any]], kept: list[str]
 ) -> Filtered:
-    """Without the nodes whose live Peer carries the ranges of another node that has their WireGuard address now.
+    """Without the nodes with a live Peer that carries the ranges of another node that has their WireGuard address now.
 
     When the leader of a location changes, Kilo gives its address to the next one, and for some seconds both announce it (threat T41). The new one
     gets no Peer then, so that of the old one must not be narrowed to its own ranges: it stays as it is. ``kept`` grows by these nodes.
@@ -235,8 +235,8 @@ def while_renumbered(filtered: Filtered, live: t.Mapping[str, t.Mapping[str, t.A
     """The nodes that can be written although the Peers of others stay as they are.
 
     When a node joins, Kilo renumbers all WireGuard addresses, and for a while the annotations of several nodes are
-    duplicates of each other, or of what the Peer of a kept node still has. A node whose new address a kept Peer has waits
-    too, and if it has a live Peer, that one stays: then its address is taken as well. ``kept`` grows by these nodes.
+    duplicates of each other, or of what the Peer of a kept node still has. A node waits when a kept Peer has its new address
+    too, and if the node has a live Peer, that one stays: then its address is taken as well. ``kept`` grows by these nodes.
     """
     by_route: dict[str, list[str]] = {}
     for node in filtered.valid:
@@ -270,7 +270,7 @@ def wireguard_route(node: Node) -> str | None:
 
 
 def by_location(nodes: t.Iterable[Node]) -> bool:
-    """True for a cluster whose Kilo says that it connects locations and not nodes."""
+    """True for a cluster with a Kilo that reports that it connects locations and not nodes."""
     return any(node.annotation(GRANULARITY) == "location" for node in nodes)
 
 
@@ -282,7 +282,7 @@ def announced(node: Node, all_pod_cidrs: bool) -> Node:
 
 
 class Grouped(t.NamedTuple):
-    """``nodes`` as they get Peers; ``led_by`` {node: leader whose Peer carries it}; ``twice`` {node: why nobody carries it}."""
+    """``nodes`` as they get Peers; ``led_by`` {node: leader with the Peer that carries it}; ``twice`` {node: why nobody carries it}."""
 
     nodes: list[Node]
     led_by: dict[str, str]
@@ -293,7 +293,7 @@ def grouped(nodes: t.Sequence[Node], entry: Entry, live: t.Mapping[str, t.Mappin
     """Give each leader the pod ranges and internal addresses of its location.
 
     nodes: after ``announced``. live: spec of the live Peer by node name; among several nodes that could lead, the one that
-    carries the location now goes on, so that a node cannot make itself the leader of others. A node whose range is not
+    carries the location now goes on, so that a node cannot make itself the leader of others. A node with a range that is not
     the cluster's to announce, and nodes of a location without a leader, stay as they are and are skipped by name. One that
     has another's range is left out, lest its leader is refused with all others of the location.
     """
@@ -321,7 +321,7 @@ def grouped(nodes: t.Sequence[Node], entry: Entry, live: t.Mapping[str, t.Mappin
 
 
 def _claimed_twice(nodes: t.Iterable[Node], live: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, str]:
-    """Nodes without a WireGuard address whose range another node has: those with one, and what is carried now, come first."""
+    """Nodes without a WireGuard address and with a range that another node has: those with one, and what is carried now, come first."""
     carried = {str(route) for spec in live.values() for route in spec.get("allowedIPs") or ()}
     rows = []
     for node in nodes:

@@ -62,14 +62,14 @@ class Peer(t.NamedTuple):
         return {"apiVersion": API_VERSION, "kind": "Peer", "metadata": metadata, "spec": self.spec}
 
 
-#: The options with which a Peer is what the original builds.
+#: The options with which a Peer is what upstream builds.
 ORIGINAL = PeerOptions(own_endpoint_routes=True, roaming_keepalive=0)
 
 
 def peer_name(mesh: str, cluster: str, node: str) -> str:
     """The Peer's object name. Long names are cut and end in a hash of the unchanged text."""
     raw = "--".join((mesh, cluster, node))
-    # Lowered as the original does, beyond ASCII too, or its objects could not be found; one character at a time, since lowering a
+    # Lowered as upstream does, beyond ASCII too, or its objects could not be found; one character at a time, since lowering a
     # text may change their number. Only ASCII comes out.
     lowered = (char.lower()[:1] for char in raw)
     name = "".join(char if char in _NAME_CHARACTERS else "-" for char in lowered).strip("-.")
@@ -83,7 +83,7 @@ def is_peer_name(name: str, mesh: str, cluster: str) -> bool:
     """Whether peer_name gives the name to some node of the cluster."""
     start = peer_name(mesh, cluster, "-x")[
         :-1
-    ]  # a node whose name begins with a dash: nothing is stripped off the joint
+    ]  # a node with a name that begins with a dash: nothing is stripped off the joint
     whole = peer_name(mesh, cluster, "")
     if len(whole) + 3 > CUT_NAME:
         return name.startswith(whole[:CUT_NAME].rstrip("-."))
@@ -110,7 +110,7 @@ def all_cidrs(entry: Entry) -> list[t.Any]:
 
 
 def cluster_wide(entry: Entry) -> list[t.Any]:
-    """The ranges of a typed entry that no node stands for."""
+    """The ranges of a typed entry that belong to no node."""
     service = entry.get("serviceCIDR")
     return ([service] if service else []) + list(entry.get("additionalCIDRs") or ())
 
@@ -125,19 +125,15 @@ def anchor_cidrs(entry: Entry, valid: t.Sequence[Node]) -> list[str]:
     rest: list[tuple[t.Any, t.Any]] = [(text, cidr_or_none(text)) for text in entry.get("allowedNetworks") or ()]
     covered: set[int] = set()
     for node in valid:
-        stands_for: list[t.Any] = list(node.internal_ips)
+        own: list[t.Any] = list(node.internal_ips)
         wireguard = cidr_or_none(node.annotation(WIREGUARD_IP))
         pods = cidr_or_none(next(iter(node.pod_cidrs), None))
         if wireguard is not None:
-            stands_for.append(wireguard.host)
+            own.append(wireguard.host)
         if pods is not None:
-            stands_for.append(pods.network)
+            own.append(pods.network)
         for index, (dummy, cidr) in enumerate(rest):
-            if (
-                index not in covered
-                and cidr is not None
-                and any(cidr_contains(cidr.network, item) for item in stands_for)
-            ):
+            if index not in covered and cidr is not None and any(cidr_contains(cidr.network, item) for item in own):
                 covered.add(index)
         if len(covered) == len(rest):
             break
@@ -147,7 +143,7 @@ def anchor_cidrs(entry: Entry, valid: t.Sequence[Node]) -> list[str]:
 def choose_anchor(valid: t.Sequence[Node], live: str | None = None, ready: t.Container[str] = ()) -> str | None:
     """The node that carries the cluster-wide ranges: the one that does now, else the first with an endpoint and Ready.
 
-    ``live`` is the node whose Peer has them already; ``ready`` holds the names of Ready nodes.
+    ``live`` is the node with the Peer that has them already; ``ready`` holds the names of Ready nodes.
     """
     names = [node.name for node in valid]
     if live in names:

@@ -24,7 +24,7 @@ from .values import API_VERSION, CLUSTERMESH_ENDPOINT, DEFAULT_PORT, ENDPOINT
 
 RELEASE = "release"
 KIND = "Peer"
-#: Of a Peer of ours, this may be another's: the second key of a tunnel, which no cluster publishes.
+#: Of an owned Peer, this may be another's: the second key of a tunnel, which no cluster publishes.
 THEIRS = (("spec", "presharedKey"),)
 
 
@@ -43,7 +43,7 @@ class PeerWrite(t.NamedTuple):
 
     @property
     def manifest(self) -> dict[str, t.Any] | None:
-        """The Peer as it should be, None where it goes or is handed back."""
+        """The Peer as it should be, None where it goes or is given back."""
         return self.write.manifest if self.action in (CREATE, UPDATE) else None
 
 
@@ -89,7 +89,7 @@ class _Run:
         self.writes[target.name].append(PeerWrite(write, CREATE, reason))
 
     def update(self, target: Target, peer: Peer, reason: str) -> None:
-        """A Peer of ours, or one to take over. Another's key for the tunnel (presharedKey) is never touched."""
+        """An owned Peer, or one to take over. Another's key for the tunnel (presharedKey) is never touched."""
         name = peer.name
         obj = target.objects[name]
         metadata, before = obj["metadata"], dict(peer_spec(obj))
@@ -97,7 +97,7 @@ class _Run:
         if "presharedKey" in before:
             before["presharedKey"] = shown["presharedKey"] = "(not shown)"
         change = Change(UPDATE, KIND, f"{target.name}/{name}", before, shown)
-        # forced: the Peer is ours, whoever wrote what is there
+        # forced: the Peer is owned, whoever wrote what is there
         write = Write(change, _key(name), peer.manifest(), metadata.get("uid"), metadata.get("resourceVersion"), True)
         self.writes[target.name].append(PeerWrite(write, UPDATE, reason))
 
@@ -127,7 +127,7 @@ class _Run:
         remaining: int,
         turned_away: str = "",
     ) -> None:
-        """Delete Peers of ours, within the budget of (target, source)."""
+        """Delete owned Peers, within the budget of (target, source)."""
         if not doomed:
             return
         settings = self.settings
@@ -333,7 +333,7 @@ def _compare(run: _Run, target: Target, peer: Peer, existing: Peer, label: str) 
     if "presharedKey" in spec:
         spec = {field: value for field, value in spec.items() if field != "presharedKey"}
     same = same_spec(spec, peer.spec)
-    # the owner is only asked for where it matters: most Peers of most runs are as desired, and ours alone
+    # the owner is only asked for where it matters: most Peers of most runs are as desired, and have no other owner
     alongside = others(target.objects[name], run.settings.manager, THEIRS) if same else []
     if same and alongside and target.owned(name):
         run.update(target, peer, f"{', '.join(alongside)} is on record as its owner, too")

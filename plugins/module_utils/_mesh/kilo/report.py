@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a cluster mesh looks like now, for people: drift, stale and foreign Peers, handshakes, annotations to migrate."""
+"""What a cluster mesh looks like now, for people: drift, stale and unowned Peers, handshakes, annotations to migrate."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _handshakes(target: Target, nodes: t.Sequence[Node]) -> dict[str, t.Any] | N
 
 
 def force_endpoints(gathered: Gathered) -> dict[str, dict[str, str]]:
-    """{cluster: {node: value}} of force-endpoint annotations on nodes whose clustermesh-endpoint does not say the same."""
+    """{cluster: {node: value}} of force-endpoint annotations on nodes without the same clustermesh-endpoint."""
     found: dict[str, dict[str, str]] = {}
     for cluster in sorted(gathered.nodes):
         for node in gathered.nodes[cluster]:

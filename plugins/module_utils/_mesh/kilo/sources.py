@@ -95,7 +95,7 @@ class Settings(t.NamedTuple):
 class Gathered(t.NamedTuple):
     """What was read: the nodes of each cluster in the order of names, Peers of each target, why others failed.
 
-    A cluster that is missing in ``nodes`` or ``peers`` could not be read completely; ``unreachable`` says why. ``objects``
+    A cluster that is missing in ``nodes`` or ``peers`` could not be read completely; ``unreachable`` has the reason. ``objects``
     has the Nodes of each cluster by name, as listed.
     """
 
@@ -121,7 +121,7 @@ class Target:
         self._owned: dict[str, bool] = {}
 
     def owned(self, name: str) -> bool:
-        """True when the Peer was applied by our field manager, and its name or its record says that nobody else made it."""
+        """True when the Peer was applied by our field manager, and its name or its record shows that nobody else made it."""
         if name not in self._owned:
             obj = self.objects.get(name)
             self._owned[name] = obj is not None and may_delete(
@@ -130,7 +130,7 @@ class Target:
         return self._owned[name]
 
     def may_remove(self, name: str, adopt: bool) -> bool:
-        """Whether the Peer may be deleted: it is ours, or may be the original program's by its name where that is asked for."""
+        """Whether the Peer may be deleted: it is owned, or may be upstream's by its name where that is asked for."""
         return self.owned(name) or (adopt and name in self.objects and _named(name, self.objects[name]))
 
 
@@ -158,7 +158,7 @@ class SourcePlan(t.NamedTuple):
     """One source of one mesh, ready for every target.
 
     ``peers`` built Peers by node; ``node_of`` {Peer name: node} of all nodes that the cluster lists; ``led_by`` {node: the
-    leader whose Peer carries it}; ``reasons`` {node: reason} of skipped nodes; ``kept`` nodes whose live Peers stay although they are skipped.
+    leader with the Peer that carries it}; ``reasons`` {node: reason} of skipped nodes; ``kept`` nodes that keep their live Peers although they are skipped.
     """
 
     mesh: t.Mapping[str, t.Any]
@@ -203,7 +203,7 @@ class Sources(t.NamedTuple):
 def usable_meshes(
     meshes: t.Sequence[t.Mapping[str, t.Any]],
 ) -> tuple[list[t.Mapping[str, t.Any]], list[MeshFinding]]:
-    """The meshes that no finding names, and all findings: only what is wrong stands still (gaps G15 to G17)."""
+    """The meshes that no finding names, and all findings: only what is wrong is left out (gaps G15 to G17)."""
     findings = [finding for mesh in meshes for finding in check_definition(mesh)]
     names = [mesh.get("name") for mesh in meshes]
     for mesh in meshes:
@@ -307,7 +307,7 @@ def _draft(
 
 
 def _taken_by_kilo(filtered: Filtered, entry: t.Mapping[str, t.Any], settings: Settings) -> Filtered:
-    """Without the nodes whose Peer Kilo would refuse, as far as this run is strict."""
+    """Without the nodes with a Peer that Kilo would refuse, as far as this run is strict."""
     result = Filtered([], dict(filtered.skipped), dict(filtered.messages))
     for node in filtered.valid:
         try:
@@ -321,7 +321,7 @@ def _taken_by_kilo(filtered: Filtered, entry: t.Mapping[str, t.Any], settings: S
 
 
 def _stays(reason: str, settings: Settings) -> bool:
-    """True for a reason why a node gets nothing new, and which is none to take away what stands."""
+    """True for a reason why a node gets nothing new, and which is none to take away what exists."""
     return (
         is_transient(reason)
         or reason in WRITE_REASONS

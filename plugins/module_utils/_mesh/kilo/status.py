@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a ClusterMesh object says about itself: conditions, counts, finalizer (kilo 13.1, 14; decisions 10 and 42)."""
+"""The status of a ClusterMesh object: conditions, counts, finalizer (kilo 13.1, 14; decisions 10 and 42)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def object_steps(
 
 
 class Outcome(t.NamedTuple):
-    """What a mesh's run found: everything its status tells.
+    """What a mesh's run found: everything its status has.
 
     ``problem``: the first message of the validation, or None. ``clusters``: [(name, Peers, skipped nodes)] of the sources
     that were read. ``skipped``: [(cluster/node, reason)]. ``unreachable``: {cluster: reason}. ``isolated``: {cluster: reason} of
@@ -64,7 +64,7 @@ class Outcome(t.NamedTuple):
 
 
 def conditions(outcome: Outcome) -> list[dict[str, str]]:
-    """The conditions without times, in the operator's form; ours alongside them are NodesSkipped and Reachable."""
+    """The conditions without times, in the operator's form; NodesSkipped and Reachable are additions of the collection."""
     if outcome.problem is not None:
         return [
             _condition(OVERLAP, "True", "CIDROverlap", outcome.problem),
@@ -134,6 +134,6 @@ def cluster_counts(outcome: Outcome) -> list[dict[str, t.Any]]:
 
 
 def with_finalizer(finalizers: t.Any, present: bool) -> list[str]:
-    """The finalizers with or without ours; those of others keep their order."""
+    """The finalizers with or without our own; those of others keep their order."""
     others = [item for item in (finalizers if isinstance(finalizers, list) else ()) if item != FINALIZER]
     return others + [FINALIZER] if present else others

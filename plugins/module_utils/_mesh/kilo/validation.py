@@ -18,7 +18,7 @@ from .endpoints import ANY, endpoint_doubt, is_subdomain, parse_endpoint, resolv
 from .values import KEY, Entry, Node, canonical_cidr, cidr_or_none, ip_or_none
 
 MALFORMED, UNRESOLVED = "key_malformed", "endpoint_unresolved"
-#: Reasons of check_node: what stands is right, and only what would be written now is not.
+#: Reasons of check_node: what exists is right, and only what would be written now is not.
 WRITE_REASONS = frozenset((MALFORMED, UNRESOLVED, "bad_endpoint", "endpoint_special"))
 
 
@@ -62,7 +62,7 @@ def _numbers_refused(keepalive: t.Any, key: t.Any) -> str | None:
 def check_node(
     node: Node, entry: Entry, keys: bool, endpoints: bool, resolved: t.Mapping[str, t.Sequence[str]]
 ) -> None:
-    """Raise ValueRefused for a valid node whose Peer Kilo would refuse, or which would stop its agents.
+    """Raise ValueRefused for a valid node with a Peer that Kilo would refuse, or that would stop its agents.
 
     ``keys``, ``endpoints``: which of both to check. ``resolved`` {DNS name: addresses} of those that were looked up.
     """

@@ -108,7 +108,7 @@ def canonical_cidr(text: t.Any) -> t.Any:
 
 
 def cidr_contains(outer: Network, inner: Network | Address) -> bool:
-    """True when all of inner lies in outer; never across families."""
+    """True when all of inner is in outer; never across families."""
     if outer.version != inner.version:
         return False
     if isinstance(inner, (ipaddress.IPv4Network, ipaddress.IPv6Network)):
@@ -133,9 +133,9 @@ class NodeAddress(t.NamedTuple):
 
 
 class Node(t.NamedTuple):
-    """What the mesh knows of one node. ``annotations`` and ``labels``: those whose value is text.
+    """What the mesh knows of one node. ``annotations`` and ``labels``: those with text as value.
 
-    ``pod_cidrs``: spec.podCIDRs as they stand there; the singular podCIDR is not read. ``reached_at``: the endpoint that Kilo
+    ``pod_cidrs``: spec.podCIDRs as they are there; the singular podCIDR is not read. ``reached_at``: the endpoint that Kilo
     itself announces, for when nothing else is there.
     """
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an operator sets for KubeSpan, in the original's names, checked (kubespan 2), and what a host says about itself with it (4)."""
+"""What an operator sets for KubeSpan, in Talos' names, checked (kubespan 2), and what a host reports about itself with it (4)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Config(t.NamedTuple):
 
 
 def parse_config(document: object, legacy: bool = False, gen: Generation = GENERATIONS["current"]) -> Config:
-    """Check a document. ``legacy``: the single-document form, in which an MTU of 0 stands for the default.
+    """Check a document. ``legacy``: the single-document form, in which an MTU of 0 means the default.
 
     Words: bad_option, bad_mtu, invalid_filter, bad_cidr, bad_endpoint.
     """

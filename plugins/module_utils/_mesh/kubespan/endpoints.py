@@ -113,8 +113,8 @@ def node_addresses(
     """The node's *routed* addresses from its configured ones, sorted (kubespan 4).
 
     configured: as read_host has it, of which ``{address: "10.0.0.1/24", device}`` are needed. cluster_networks: pod and service
-    networks of the node's cluster, whose addresses are no node's. exclude_interfaces and exclude: devices (names, patterns, ``kind:`` and
-    the kernel's word) and networks that the operator leaves out (bridges of container runtimes, other tunnels, floating addresses).
+    networks of the node's cluster, which have no node's addresses. exclude_interfaces and exclude: devices (names, patterns, ``kind:`` and
+    the kernel's name) and networks that the operator leaves out (bridges of container runtimes, other tunnels, floating addresses).
     balanced and own: as held_for_others has them.
     """
     left_out = PrefixSet.of_texts([*cluster_networks, *exclude])
@@ -155,7 +155,7 @@ def local_endpoints(
 ) -> list[str]:
     """The endpoints a node announces, in order (kubespan 7.1).
 
-    current: its addresses, sorted. public: what others say it has. ``drop_siderolink`` is the original's rule, by a test
+    current: its addresses, sorted. public: what others report of it. ``drop_siderolink`` is Talos' rule, by a test
     that also hits a site's own ULAs; ordinary hosts have no SideroLink.
     """
     own = None if own_address is None else parse_address(own_address)

@@ -20,9 +20,9 @@ RECONCILE_INTERVAL = 30
 ROUTE_METRIC = 1
 #: The worst metric but those that nobody can beat: the fallback loses against every real route.
 FALLBACK_METRIC = 4278198272
-#: rtnetlink's "static", which the original uses for its rules and routes and which is part of how they are recognised.
+#: rtnetlink's "static", which Talos uses for its rules and routes and which is part of how they are recognised.
 PROTOCOL_STATIC = 4
-#: Protocol limits of one affiliate, also ours for what we read from anywhere.
+#: Protocol limits of one affiliate, also our limits for what we read from anywhere.
 MAX_ENDPOINTS = 64
 MAX_NODE_ID = 256
 TABLES_OF_THE_KERNEL = (0, 253, 254, 255)
@@ -56,7 +56,7 @@ def generation(name: object) -> Generation:
 
 
 class Layout(t.NamedTuple):
-    """Names and numbers on the host. The defaults are the original's; two meshes on one host need different ones."""
+    """Names and numbers on the host. The defaults are Talos'; two meshes on one host need different ones."""
 
     device: str = "kubespan"
     port: int = 51820

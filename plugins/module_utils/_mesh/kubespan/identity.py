@@ -29,7 +29,7 @@ def parse_mac(text: object) -> bytes:
 
 
 def mesh_subnet(mesh_id: str) -> ipaddress.IPv6Network:
-    """The /64 of a mesh. The id is opaque text: it is hashed as it stands, never decoded or trimmed."""
+    """The /64 of a mesh. The id is opaque text: it is hashed as it is, never decoded or trimmed."""
     raw = bytearray(hashlib.sha256(mesh_id.encode("utf-8", "surrogatepass")).digest()[-16:])
     raw[0] = 0xFD
     raw[7] = PURPOSES["kubespan"]
@@ -46,7 +46,7 @@ def mesh_address(mesh_id: str, mac: object) -> ipaddress.IPv6Address:
 
 
 def looks_like_ula(address: Address, purpose: str = "kubespan") -> bool:
-    """The original's test: two bytes. A site's own ULA whose fourth group ends in 02 passes it too."""
+    """Talos' test: two bytes. A site's own ULA with a fourth group that ends in 02 passes it too."""
     raw = address.packed
     return len(raw) == 16 and raw[0] == 0xFD and raw[7] == PURPOSES[purpose]
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From affiliates to peers: whose packets may come through whom (kubespan 6), and their one JSON form."""
+"""From affiliates to peers: which packets may come through which peer (kubespan 6), and their one JSON form."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .generations import KEEPALIVE
 
 Affiliate = t.Mapping[str, t.Any]
 Data = dict[str, t.Any]
-#: What a state says of every peer, also where it is empty.
+#: What a state has of every peer, also where it is empty.
 _ALWAYS = ("public_key", "node_id", "address", "allowed_ips", "endpoints", "label")
 
 
 class Peer(t.NamedTuple):
     """One peer.
 
-    ``cluster`` and ``node``: whose it is. ``by_rank``, and ``addresses_by_rank`` of single addresses: it was given them for its rank
+    ``cluster`` and ``node``: its owner. ``by_rank``, and ``addresses_by_rank`` of single addresses: it was given them for its rank
     alone, which makes it no holder (see contests).
     """
 

@@ -22,7 +22,7 @@ class Conflict(t.NamedTuple):
 
 
 def conflicts(facts: Facts, layout: Layout = Layout(), gen: Generation = GENERATIONS["current"]) -> list[Conflict]:
-    """What stands in the way, errors first. Every fact may be missing, which is no finding.
+    """Conflicts, errors first. Every fact may be missing, which is no finding.
 
     facts: ``rules`` {4: [...], 6: [...]} as desired_rule has them; ``routes`` of our table; ``links`` [{name, kind}];
     ``wireguard`` [{name, fwmark, listen_port}]; ``udp_ports`` [port] that sockets of others have; ``tables`` [{family,

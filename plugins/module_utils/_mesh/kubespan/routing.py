@@ -74,8 +74,8 @@ def plan_rule(
 ) -> list[Data]:
     """What to do to the rules of one family: ``{op: "delete" or "add", rule}``, [] when all is well.
 
-    existing: the family's rules, as desired_rule has them. Ours is who has our priority and protocol; in the old generation,
-    which knows neither, who has our table and mark. Of two that are ours and right one goes.
+    existing: the family's rules, as desired_rule has them. An owned rule has our priority and protocol; in the old generation,
+    which knows neither, our table and mark. Of two that are owned and right one goes.
     """
     desired = desired_rule(version, layout, gen)
     existing = list(existing)
@@ -98,7 +98,7 @@ def plan_rule(
 def is_owned(
     rule: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any], gen: Generation = GENERATIONS["current"]
 ) -> bool:
-    """Whether a rule of the same family is ours to change."""
+    """Whether a rule of the same family is owned and may be changed."""
     if rule["priority"] in KERNEL_PRIORITIES:
         return False
     if gen.fixed_priority:
@@ -109,7 +109,7 @@ def is_owned(
 def owned_to_remove(
     rule: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any], gen: Generation = GENERATIONS["current"]
 ) -> bool:
-    """Whether a teardown removes a rule: it must be ours and look for our mark in our table (kubespan 17.5)."""
+    """Whether a teardown removes a rule: it must be owned and match our mark in our table (kubespan 17.5)."""
     return is_owned(rule, desired, gen) and all(rule.get(name) == desired[name] for name in _SELECTORS)
 
 
@@ -127,13 +127,13 @@ def _says(value: t.Any) -> bool:
 
 
 def without_gap(steps: t.Sequence[Data]) -> list[Data]:
-    """The same steps, with a stand-in one priority later while a rule is replaced: between delete and add the table would
+    """The same steps, with a temporary rule one priority later while a rule is replaced: between delete and add the table would
     not be asked, and marked packets would leave in clear text."""
     added = [step["rule"] for step in steps if step["op"] == "add"]
     if len(steps) < 2 or not added:
         return list(steps)
-    stand_in = dict(added[0], priority=added[0]["priority"] + 1)
-    return [{"op": "add", "rule": stand_in}, *steps, {"op": "delete", "rule": stand_in}]
+    temporary = dict(added[0], priority=added[0]["priority"] + 1)
+    return [{"op": "add", "rule": temporary}, *steps, {"op": "delete", "rule": temporary}]
 
 
 def rule_text(rule: t.Mapping[str, t.Any]) -> str:
@@ -164,7 +164,7 @@ def desired_routes(layout: Layout = Layout(), mtu: int = DEFAULT_MTU, fail_close
 
 
 def is_our_route(route: t.Mapping[str, t.Any], layout: Layout = Layout()) -> bool:
-    """Whether a route of the private table is ours. Others' routes there stay: operators keep exceptions in it."""
+    """Whether a route of the private table is owned. Others' routes there stay: operators keep exceptions in it."""
     if route["table"] != layout.route_table or route["protocol"] != PROTOCOL_STATIC:
         return False
     if route["type"] == "unreachable":

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, multicluster.network authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Peer states and endpoint rotation: one pass as a function of what was, what WireGuard says, and the clock (kubespan 8, 9).
+"""Peer states and endpoint rotation: one pass as a function of what was, what WireGuard reports, and the clock (kubespan 8, 9).
 
 And what follows from the states: the sets of destinations that must go through the tunnel (kubespan 11.6, 14, 17.4, 18.1), what the
 watcher keeps across restarts (16), and what people and Prometheus are shown (22.15).
@@ -102,8 +102,8 @@ def decide(
 ) -> Decision:
     """One peer. endpoint and last_handshake are the device's; the status's own of them are the last pass's.
 
-    ``original``: as the original does it, which forgets a working endpoint after a restart and can stall on an endpoint
-    that is announced twice. Ours adopts the endpoint of a peer whose handshake is fresh, and takes duplicates once.
+    ``original``: as Talos does it, which forgets a working endpoint after a restart and can stall on an endpoint
+    that is announced twice. The default adopts the endpoint of a peer with a fresh handshake, and takes duplicates once.
     """
     endpoint, last_used = same_endpoint(endpoint), same_endpoint(status.last_used)
     choices = [str(parse_addr_port(text)) for text in announced]
@@ -142,7 +142,7 @@ def run_pass(
 ) -> RotationResult:
     """All peers. device: its peers as they are, by public key; empty without a device.
 
-    Targets are to be computed from the statuses that this returns: a peer whose endpoint was just changed is not up.
+    Targets are to be computed from the statuses that this returns: a peer with an endpoint that was just changed is not up.
     """
     after: dict[str, Status] = {}
     writes: dict[str, str] = {}
@@ -165,8 +165,8 @@ def targets(
 ) -> PrefixSet:
     """The union over all contributing peers, given as (allowed IPs, state); adjacent prefixes become one range.
 
-    allowed IPs: texts, or their set. subnet: the mesh's own /64, whose addresses are no
-    targets in the current generation. Without it the original's test applies to each prefix, which leaves a site's
+    allowed IPs: texts, or their set. subnet: the mesh's own /64, of which addresses are no
+    targets in the current generation. Without it Talos' test applies to each prefix, which leaves a site's
     addresses out that only look alike: their traffic would then not be protected.
     """
     chosen = [allowed for allowed, state in peers if force_routing or state == UP]

@@ -15,7 +15,7 @@ DOMAIN = "wireguard.semaphore.uw.io"
 #: Of the records of a rotation of keys, which upstream programs do not read.
 ROTATION_DOMAIN = "rotation.multicluster.network"
 ADDRESS_TYPES = ("InternalIP", "ExternalIP")
-#: Where a device listens, and is announced, when nobody says otherwise.
+#: Where a device listens, and is announced, when no other port is given.
 DEFAULT_PORT = 51820
 _CHOOSE = "write wireguard_endpoint for the host, the address at which other clusters reach it"
 #: Every key of the mesh, whatever cluster it is meant for.

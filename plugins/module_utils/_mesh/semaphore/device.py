@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Semaphore's WireGuard device of one remote: name, MTU, port and routes (semaphore 3.2).
 
-The UDP ports of a cluster's nodes, one for each remote, are what the inventory says, else what works now, else the next free one: a port
+The UDP ports of a cluster's nodes, one for each remote, are those of the inventory, else what works now, else the next free one: a port
 that nodes have announced is kept while nobody writes another one, so a cluster that joins or leaves moves no other's port.
 """
 
@@ -19,14 +19,14 @@ from .annotations import DEFAULT_PORT, key_of
 
 DEFAULT_MTU, TXQUEUELEN, KEEPALIVE = 1420, 1000, 25
 SMALLEST_MTU, LARGEST_MTU = 576, 9216
-#: Ports that nodes get when nobody says which: this many from DEFAULT_PORT on. An announced port elsewhere is no reason to use it.
+#: Ports that nodes get when none is given: this many from DEFAULT_PORT on. An announced port elsewhere is no reason to use it.
 AUTOMATIC = range(DEFAULT_PORT, DEFAULT_PORT + 1000)
 
 Clusters = t.Mapping[str, t.Mapping[str, t.Any]]
 
 
 def device_of(cluster: str, alias: str | None = None) -> str:
-    """The device name towards a remote cluster; an alias stands in for a name that is too long for Linux."""
+    """The device name towards a remote cluster; an alias replaces a name that is too long for Linux."""
     return PREFIX + (alias or cluster)
 
 
@@ -75,7 +75,7 @@ def routes_of(device: str, pod_subnets: t.Iterable[object]) -> list[dict[str, st
 
 
 def written_port(clusters: Clusters, local: str, remote: str) -> int:
-    """What the inventory says of the device of ``local``'s nodes towards ``remote``; 0 for nothing."""
+    """What the inventory has for the device of ``local``'s nodes towards ``remote``; 0 for nothing."""
     return clusters[local]["wireguard_ports"].get(remote) or clusters[remote]["wireguard_port"] or 0
 
 

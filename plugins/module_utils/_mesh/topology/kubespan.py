@@ -3,7 +3,7 @@
 """One KubeSpan mesh over the fabric: from Node listings and what hosts report to the affiliates that hold (kubespan 5, 6).
 
 Every node gets the same affiliates and takes its own peers from them, so that the fabric's part of the work is done once
-and results stay small. Endpoints at which nodes see their peers are one node's word about another (7.4, decision 16): they are
+and results stay small. Endpoints at which nodes see their peers are one node's report about another (7.4, decision 16): they are
 added behind the other's own endpoints, so that they are tried last, and WireGuard's keys decide who answers there.
 """
 
@@ -107,7 +107,7 @@ def plan_kubespan_mesh(
 
 
 def _turned_away(checked: Checked, clusters: t.Iterable[str]) -> str:
-    """Of the clusters most of whose nodes were refused: which they are, and what to mend."""
+    """Of the clusters that had most of their nodes refused: which they are, and what to fix."""
     found = []
     for cluster in sorted(clusters):
         inside = {
@@ -126,7 +126,7 @@ def _plain(row: t.Mapping[str, t.Any], disputed: t.Collection[str]) -> Data:
 
 
 def _with_annotations(node: t.Mapping[str, t.Any], said: t.Mapping[str, t.Any] | None) -> t.Mapping[str, t.Any]:
-    """The Node with what its host says of itself in place of the mesh's annotations."""
+    """The Node with what its host reports of itself in place of the mesh's annotations."""
     if not said:
         return node
     metadata = node["metadata"]
@@ -217,7 +217,7 @@ def annotations_to_publish(
     harvested: t.Mapping[str, t.Any] | None = None,
     public_keys: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
 ) -> dict[str, dict[str, Data]]:
-    """cluster -> node -> annotations of hosts whose own word differs from what their Node carries.
+    """cluster -> node -> annotations of hosts with a report that differs from what their Node carries.
 
     ``reported`` is host -> annotations, of which empty ones are to be removed. ``harvested``: of gathered. ``public_keys``: host -> remote -> key, of
     bypass devices.
@@ -249,13 +249,13 @@ def annotations_to_publish(
 def gathered(plan: MeshPlan, reports: t.Mapping[str, t.Any]) -> dict[tuple[str, str], list[str]]:
     """(cluster, node) to endpoints. reports: {host: [{affiliate_id, endpoint}], or None where it does not harvest}.
 
-    What is no endpoint, lies in overlay space or names no node of the mesh is dropped: nobody relies on it.
+    What is no endpoint, is in overlay space or names no node of the mesh is dropped: nobody relies on it.
     """
     mesh = plan.kubespan or KubespanPlan()
     rows_of: dict[str, list[tuple[str, str]]] = {}
     for row in [*mesh.affiliates, *mesh.contested]:
         rows_of.setdefault(row["node_id"], []).append((row["cluster"], row["node"]))
-    # an id that several claim says nothing
+    # an id that several claim identifies none
     seats = {node_id: found[0] for node_id, found in rows_of.items() if len(found) == 1}
     overlay = PrefixSet.of_texts([*plan.overlay, mesh.subnet])
     found: dict[tuple[str, str], dict[str, None]] = {}

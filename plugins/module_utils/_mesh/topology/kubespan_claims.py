@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the mesh's nodes announce against what the inventory grants their clusters (decisions 4, 29, 39; threats T1 to T6).
 
-Runs between merging and building peers, always. Key, ULA and prefixes stand or fall together with the node; a node
+Runs between merging and building peers, always. Key, ULA and prefixes hold or are refused together with the node; a node
 address or endpoint that does not hold is left out and named, for every host has addresses that concern nobody else.
 """
 
@@ -25,7 +25,7 @@ MESH_RANGE = "kubespan_subnet"
 
 
 class Checked(t.NamedTuple):
-    """``affiliates`` that hold, in their order, without what was left out; ``refused`` says what and why.
+    """``affiliates`` that hold, in their order, without what was left out; ``refused`` has what and why.
 
     ``contested`` are good by themselves, but share a key, a node id or an address with another one; ``disputed`` are node addresses
     that several of all these have. Each node decides about both.

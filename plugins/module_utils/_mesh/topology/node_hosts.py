@@ -21,7 +21,7 @@ from ..fabric.claims import label_of
 from ..fabric.node_listing import Listing
 from ..kilo.values import parse_node
 
-#: Which of a node's addresses Ansible connects to; Hostname: to the node's name; none: to what the inventory says elsewhere.
+#: Which of a node's addresses Ansible connects to; Hostname: to the node's name; none: to the address that the inventory has elsewhere.
 ADDRESS_TYPES = ("InternalIP", "ExternalIP", "Hostname", "none")
 ROLE_LABEL = "node-role.kubernetes.io/"
 
@@ -147,7 +147,7 @@ def _check_name(name: str, cluster: str, names: Names) -> None:
 
 
 def _check_prefix(name: str, cluster: str, clusters: t.Iterable[str]) -> None:
-    """Raises ValueRefused where the name reads as that of a cluster whose own name is longer: ``a-b-c`` is ``c`` of ``a-b``, if that exists."""
+    """Raises ValueRefused where the name reads as that of a cluster with a longer name: ``a-b-c`` is ``c`` of ``a-b``, if that exists."""
     for other in clusters:
         if other.startswith(cluster + "-") and name.startswith(other + "-"):
             raise ValueRefused("claimed_twice", f"{name} is the name of a node of {other}")

@@ -15,7 +15,7 @@ def annotations_to_publish(
 ) -> dict[str, dict[str, dict[str, t.Any]]]:
     """cluster -> node -> annotations, only for nodes on which something differs from what is published.
 
-    ``public_keys`` is host -> remote -> key as the hosts themselves reported it: a host's own word beats what stands in
+    ``public_keys`` is host -> remote -> key as the hosts themselves reported it: a host's own report beats what is in
     the cluster. Hosts that did not report take no part, so a run with --limit touches no other node. ``equal_too``: nodes on which nothing
     differs as well, for a run that takes over what somebody else published.
     """
@@ -34,7 +34,7 @@ def annotations_to_publish(
 
 
 def host_reports(results: t.Mapping[str, t.Mapping[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
-    """host -> annotations as the host itself says them, from the results of node_dataplane by host."""
+    """host -> annotations as the host itself reports them, from the results of node_dataplane by host."""
     reports: dict[str, dict[str, t.Any]] = {}
     for host, result in results.items():
         said = {

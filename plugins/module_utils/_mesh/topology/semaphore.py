@@ -55,8 +55,8 @@ def plan_semaphore_mesh(
     """Everything the mesh should be, with Pending values (``to_wire`` of its ``to_json`` makes JSON of it).
 
     listings: {cluster: {"nodes": [Node objects], "ranges": pod_ranges.Objects} or {"error": {reason, message}}}; a cluster that is
-    missing counts as not readable. reported: {host: {annotation: value}}, what hosts said of themselves in this run, whose own word comes
-    before what stands in their cluster.
+    missing counts as not readable. reported: {host: {annotation: value}}, what hosts reported of themselves in this run, which comes
+    before what is in their cluster.
 
     The peers of a remote are [{node, public_key, endpoint, allowed_ips, persistent_keepalive, preshared_key}]; those that are contested have
     declared, reported, greedy, host and key_file too. An unreachable local cluster's nodes still get their devices and peers; they are not
@@ -266,7 +266,7 @@ def _endpoint(
     balanced: PrefixSet,
     port: int,
 ) -> str:
-    """Where a host of the inventory is reached: as the inventory says, else at an address of its Node. Raises ValueRefused."""
+    """Where a host of the inventory is reached: at the inventory's endpoint, else at an address of its Node. Raises ValueRefused."""
     if declared.get("endpoint"):
         return chosen_endpoint(declared["endpoint"], port)
     return endpoint(
@@ -438,7 +438,7 @@ class _View:
         return claim._replace(peer=peer, networks=networks, borrowed=borrowed)
 
     def _check_endpoint(self, claim: Claim, said: bool) -> None:
-        """Raise ValueRefused for an endpoint that only the node's own word gives, outside what its cluster is granted."""
+        """Raise ValueRefused for an endpoint that only the node itself reports, outside what its cluster is granted."""
         if said or claim.address is None:
             return
         granted = self._granted[claim.cluster]

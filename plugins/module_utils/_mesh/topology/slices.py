@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What jobs over parts of the hosts agree on: the nodes of the fabric, and a digest of its plan by variable and object.
 
-Each of them plans for itself. One whose plan differs from what was agreed would undo the others' work, so it stops and says where it differs.
+Each of them plans for itself. One with a plan that differs from what was agreed would undo the others' work, so it stops and reports where it differs.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def differences(agreed: t.Mapping[str, str], own: t.Mapping[str, str]) -> list[s
 
 
 def strangers(agreed: t.Mapping[str, t.Any], nodes: t.Mapping[str, t.Any]) -> list[str]:
-    """Hosts of this job of which the agreement says something else, or nothing."""
+    """Hosts of this job of which the agreement has something else, or nothing."""
     return sorted(str(host) for host, given in nodes.items() if agreed.get(str(host)) != dict(given))
 
 
@@ -98,7 +98,7 @@ def shown(found: t.Sequence[str]) -> str:
 
 
 def news(before: MeshPlan, after: MeshPlan) -> list[str]:
-    """The clusters whose nodes get another part by the second of two plans."""
+    """The clusters with nodes that get another part by the second of two plans."""
     if after.spans_nodes and before.kubespan != after.kubespan:
         return sorted(after.clusters)
     own = {
@@ -115,7 +115,7 @@ def reported(
     desired: t.Mapping[str, t.Mapping[str, t.Any]],
     contested: t.Collection[str],
 ) -> dict[str, Data]:
-    """{host: {public_keys, kubespan}} of hosts whose word somebody else needs: it is not published as it is, or decides what is contested.
+    """{host: {public_keys, kubespan}} of hosts with a report that others need: it is not published as it is, or decides what is contested.
 
     results: host -> its result of node_dataplane. desired: {cluster: {node: annotations}} that are not published yet.
     """

@@ -17,7 +17,7 @@ from .plan import Here, source_of
 
 
 class Part(t.NamedTuple):
-    """What one cluster has to have. ``merged``: every Service that is exported, as it stands there while not all could be read. ``kept``: those
+    """What one cluster has to have. ``merged``: every Service that is exported, as it is there while not all could be read. ``kept``: those
     of which only clusters have a part that could not be read, with the ids of these; they stay."""
 
     merged: t.Mapping[Id, Merged]
@@ -42,8 +42,8 @@ class Clusterset(t.NamedTuple):
     unlisted: frozenset[str]
 
     def part(self, here: Here) -> Part:
-        """What a cluster has to have. What was known of clusters that cannot be read it says itself, and for itself alone: another one
-        could say anything."""
+        """What a cluster has to have. What was known of clusters that cannot be read is taken from itself, and for itself alone: another one
+        could claim anything."""
         if not self.unlisted:
             return Part(self.merged, {})
         held, merged = _held(here, self.unlisted), dict(self.merged)
@@ -80,7 +80,7 @@ def vanished(listed: t.Mapping[str, Listed], options: Options) -> dict[str, Refu
 
 
 def join(exported: t.Mapping[str, Exported], heres: t.Mapping[str, Here], options: Options) -> Clusterset:
-    """The merge of everything. exported: of the clusters that could be read; heres: what the clusters have of ours."""
+    """The merge of everything. exported: of the clusters that could be read; heres: what the clusters have of owned objects."""
     unlisted = frozenset(cluster_id for name, cluster_id in options.ids.items() if name not in exported)
     exports: dict[Id, list[Export]] = {}
     for name in sorted(exported):
@@ -117,7 +117,7 @@ def _held(here: Here, unlisted: t.Collection[str]) -> dict[Id, set[str]]:
 
 
 def _standing(here: Here, place: Id) -> Shape | None:
-    """What stands of an import in a cluster."""
+    """What exists of an import in a cluster."""
     key = here.import_key(place)
     return standing_shape(here.objects[key]) if key in here.mine else None
 

@@ -16,13 +16,13 @@ NO_CONFLICTS = "NoConflicts"
 #: Those that we give.
 TYPES = ("Valid", "Ready", "Conflict")
 _SHOWN = 5
-#: Of a message, whose parts come from another cluster.
+#: Of a message, since its parts come from another cluster.
 _LONGEST = 1024
 
 
 class Reach(t.NamedTuple):
-    """Where one import stands. ``failed``: clusters in which it cannot be written; ``pending``: in which it is not yet; ``unknown``: that could
-    not be read, of which what was said before holds."""
+    """State of one import. ``failed``: clusters in which it cannot be written; ``pending``: in which it is not yet; ``unknown``: that could
+    not be read, of which the earlier report holds."""
 
     failed: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
@@ -96,7 +96,7 @@ def _names(clusters: t.Collection[str]) -> str:
 
 
 def differs(obj: Object, desired: t.Sequence[Manifest]) -> bool:
-    """Whether the export's conditions are not those: each of ours, and none of ours that is not desired any more."""
+    """Whether the export's conditions are not those: each desired one, and no owned one that is not desired any more."""
     known = known_conditions(obj)
     for condition in desired:
         found = known.get(condition["type"])

@@ -14,7 +14,7 @@ from ..._values.text import lower
 from .names import EXPORT, GROUP, IMPORT, VERSIONS
 
 Data = dict[str, t.Any]
-#: The release whose fields these are; the labels are those by which others tell which release is installed.
+#: The release that has these fields; by the labels, others know which release is installed.
 RELEASE = "v0.5.0"
 LABELS = {GROUP + "/release-version": RELEASE, GROUP + "/crd-schema-revision": "0"}
 _TEXT: Data = {"type": "string"}

@@ -65,7 +65,7 @@ class Options(t.NamedTuple):
 class Listed(t.NamedTuple):
     """What one cluster's complete lists held. ``version``: of the API; ``discovery``: of its slices, None where it has none.
 
-    ``says``: what the cluster itself says that its id is.
+    ``says``: the id that the cluster itself reports.
     """
 
     exports: t.Sequence[Object]
@@ -104,7 +104,7 @@ class Export(t.NamedTuple):
 
 
 class Claim(t.NamedTuple):
-    """A ServiceExport. ``export``: None where it exports nothing, for the reason; both are what its condition Valid says."""
+    """A ServiceExport. ``export``: None where it exports nothing, for the reason; both are in its condition Valid."""
 
     object: Object
     export: Export | None
@@ -207,7 +207,7 @@ def _claim(
 
 
 def _since(stamp: t.Any) -> str:
-    """When an export was made, as its API server says; the end of time where that cannot be so, for it would be older than all honest ones."""
+    """When an export was made, as its API server reports; the end of time where that cannot be so, for it would be older than all honest ones."""
     try:
         if isinstance(stamp, str) and _STAMP.match(stamp) and stamp >= _FIRST:
             datetime.datetime.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S")
@@ -251,7 +251,7 @@ def _export(
 
 
 def _port(port: Object) -> Manifest:
-    """What an import says of a port."""
+    """What an import has of a port."""
     made = {"name": port.get("name") or "", "protocol": port.get("protocol") or "TCP", "port": port["port"]}
     if port.get("appProtocol") and is_qualified(str(port["appProtocol"])):
         made["appProtocol"] = port["appProtocol"]

@@ -55,7 +55,7 @@ def port_names(shape: Shape) -> dict[str, str]:
 def derived_service(
     merged: Merged, families: t.Sequence[str] | None, actual: Object | None, version: tuple[int, int] | None
 ) -> Manifest:
-    """The Service that has the address. families: the cluster's, None where Services know none; actual: the one that there is, whose addresses stay."""
+    """The Service that has the address. families: the cluster's, None where Services know none; actual: the one that there is, with the addresses that stay."""
     shape, (namespace, name) = merged.shape, merged.place
     names = port_names(shape)
     ports = [_without_empty(dict(port, name=names[port["name"]])) for port in shape.ports]
@@ -124,7 +124,7 @@ def service_import(
 
 
 def standing_shape(obj: Object) -> Shape | None:
-    """What an import of ours says, for the time in which not all can be asked. None for one that nobody of us wrote so."""
+    """The contents of an owned import, for the time in which not all can be asked. None for one that the collection did not write so."""
     spec, meta = obj.get("spec"), obj["metadata"]
     if not isinstance(spec, dict) or spec.get("type") not in (CLUSTER_SET_IP, HEADLESS):
         return None
@@ -228,7 +228,7 @@ def import_slices(
 
 
 def gone_slice(obj: Object, since: str, emptied: bool) -> Manifest:
-    """Our own slice of a source that does not answer: it says since when, and after a while it has no endpoints."""
+    """Our own slice of a source that does not answer: it has since when, and after a while it has no endpoints."""
     meta = obj["metadata"]
     made: Manifest = {key: meta[key] for key in ("name", "namespace", "labels", "ownerReferences") if key in meta}
     made["annotations"] = {UNREACHABLE_SINCE: since}

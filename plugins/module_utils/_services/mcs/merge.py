@@ -39,7 +39,7 @@ class Conflict(t.NamedTuple):
 
 
 class Shape(t.NamedTuple):
-    """What an import says, but for its addresses. ``families``: those of all whose endpoints count."""
+    """What an import has, except for its addresses. ``families``: those of all exports with endpoints that count."""
 
     headless: bool
     ports: tuple[Manifest, ...]
@@ -53,10 +53,10 @@ class Shape(t.NamedTuple):
 
 
 class Merged(t.NamedTuple):
-    """``members``: exports whose endpoints count, in order of precedence. ``clusters``: ids of all that export, sorted.
+    """``members``: exports with endpoints that count, in order of precedence. ``clusters``: ids of all that export, sorted.
 
-    ``held``: ids of clusters that could not be read and have a part in it: what they were known to have stands. ``conflict`` None: none;
-    what there was said of conflicts before stays where a cluster is held.
+    ``held``: ids of clusters that could not be read and have a part in it: what they were known to have stays. ``conflict`` None: none;
+    what was reported of conflicts before stays where a cluster is held.
     """
 
     place: Id
@@ -73,7 +73,7 @@ def merge(
 ) -> Merged:
     """The merge of at least one export.
 
-    first: id of the cluster whose export decides although it may not be the oldest. standing: what stands while the clusters ``held`` cannot
+    first: id of the cluster with the export that decides although it may not be the oldest. standing: what stays while the clusters ``held`` cannot
     be read: it decides, and the others only add to it.
     """
     ranked = sorted(exports, key=lambda export: (export.id != first, export.rank))

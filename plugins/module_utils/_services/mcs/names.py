@@ -21,7 +21,7 @@ UNREACHABLE_SINCE = "multicluster.network/unreachable-since"
 FIRST_EXPORT = "multicluster.network/first-export"
 DERIVED_PREFIX = "derived-"
 _LENGTH = 10
-#: Digits and consonants: no text of them is a word.
+#: Digits and consonants: no text of them is an English term.
 _LETTERS = "0123456789bcdfghjklmnpqrstvwxyz"
 #: (namespace, name)
 Id = tuple[str, str]

@@ -32,17 +32,17 @@ _STAMP = re.compile(r"[0-9]{1,12}\Z")
 
 
 class Here:
-    """What one cluster has that may be ours, by what it belongs to. ``units``: the keys of ours by (namespace, derived name)."""
+    """What one cluster has that may be owned, by what it belongs to. ``units``: the keys of owned objects by (namespace, derived name)."""
 
     def __init__(self, name: str, listed: Listed, manager: str) -> None:
         self.name, self.listed, self.manager = name, listed, manager
         self.namespaces = namespaces_of(listed)
         self.objects: dict[Key, Object] = {}
         self.mine: set[Key] = set()
-        #: what our field manager is on record for, and nothing else says that it is ours: it is left as it is
+        #: what our field manager is on record for, and nothing else proves that it is owned: it is left as it is
         self.doubtful: set[Key] = set()
         self._proven: set[Id] = set()
-        #: units whose names are made of an import's that is there, whoever made it
+        #: units named after an import that is there, whoever made it
         self._imported: set[Id] = set()
         #: by (namespace, derived name)
         self.units: dict[Id, list[Key]] = {}
@@ -71,7 +71,7 @@ class Here:
             self.units = {unit: keys for unit, keys in left.items() if keys}
 
     def _is_proven(self, unit: Id, key: Key, manager: str) -> bool:
-        """An import has the name of a user's Service. What is named after it by us alone says that we made it."""
+        """An import has the name of a user's Service. What only we name after it proves that we made it."""
         named = unit in self._proven if key.kind == IMPORT else self._is_named(unit, self.objects[key])
         return may_delete(self.objects[key], manager, True, named)
 
@@ -110,7 +110,7 @@ class Here:
 
 
 def source_of(key: Key) -> str:
-    """The id of the cluster whose endpoints a slice of ours has, by its name, which nobody can change."""
+    """The id of the cluster of an owned slice's endpoints, by its name, which nobody can change."""
     found = _SLICE.match(key.name, _DERIVED)
     return found.group("source") if found else ""
 
@@ -121,7 +121,7 @@ def unit_of(place: Id) -> Id:
 
 
 class Planned(t.NamedTuple):
-    """``writes`` in order; ``failed``: places where something stands that is not ours; ``waiting``: where something of ours is being deleted.
+    """``writes`` in order; ``failed``: places where something unowned exists; ``waiting``: where something owned is being deleted.
 
     ``imports``: how many the cluster has then.
     """
@@ -191,7 +191,7 @@ def plan_cluster(
 
 
 def remove_all(here: Here, manager: str) -> Planned:
-    """The writes that take away everything of ours in one cluster."""
+    """The writes that take away everything owned in one cluster."""
     doomed = [key for keys in here.units.values() for key in keys if here.namespaces.get(key.namespace) is False]
     writes = _deletes(here, doomed, manager)
     plan = Plan()
@@ -283,7 +283,7 @@ def _changes(here: Here, desired: t.Mapping[Key, Manifest], manager: str) -> tup
         for key, manifest in desired.items()
         if key not in here.objects or not _same(manifest, here.objects[key], manager)
     }
-    # whose an object is was settled before; what we own is repaired, whoever edited it
+    # the owner of an object was settled before; what we own is repaired, whoever edited it
     there = {key: here.objects[key] for key in todo if key in here.objects}
     part, writes = plan_objects(here.name, todo, Read(there, _NOTHING, _NOTHING, {}), manager, adopt=True, alone=True)
     part.changes.clear()
@@ -294,7 +294,7 @@ def _changes(here: Here, desired: t.Mapping[Key, Manifest], manager: str) -> tup
 
 
 def _same(manifest: Manifest, actual: Object, manager: str) -> bool:
-    """True when an object of ours plainly is as desired; False says nothing, the slower comparison then knows."""
+    """True when an owned object plainly is as desired; False decides nothing, the slower comparison does."""
     meta, found = manifest["metadata"], actual["metadata"]
     for field in ("labels", "annotations", "ownerReferences"):
         if (found.get(field) or None) != (meta.get(field) or None):
@@ -309,7 +309,7 @@ def _same(manifest: Manifest, actual: Object, manager: str) -> bool:
 
 
 def _says(spec: Object, desired: Manifest) -> bool:
-    """Whether a Service says all that is desired; the port of endpoints is filled in by the server."""
+    """Whether a Service has all that is desired; the port of endpoints is filled in by the server."""
     for field, value in desired.items():
         found = spec.get(field)
         if field == "ports":
@@ -325,7 +325,7 @@ def _says(spec: Object, desired: Manifest) -> bool:
 def _doomed(
     here: Here, units: t.Collection[Id], desired: t.Mapping[Key, Manifest], keep: t.Collection[Key], options: Options
 ) -> tuple[list[Key], list[Refusal]]:
-    """What is ours and nobody wants, within the budget: of imports as wholes, and of the sources of those that stay."""
+    """What is owned and not desired, within the budget: of imports as wholes, and of the sources of those that stay."""
     live = {unit: keys for unit, keys in here.units.items() if here.namespaces.get(unit[0]) is False}
     gone = [unit for unit in live if unit not in units]
     refused, doomed = [], [key for unit in gone for key in live[unit]]

@@ -80,7 +80,7 @@ def export_statuses(
 
 
 def without_conditions(here: Here, manager: str) -> list[Write]:
-    """What takes the conditions of ours away again from every export that has some; the manifests are merge patches."""
+    """The writes that take our conditions away again from every export that has some; the manifests are merge patches."""
     found = []
     for obj in here.listed.exports:
         mine = any(entry.get("manager") == status_manager(manager) for entry in record_of(obj))

@@ -4,7 +4,7 @@
 
 Every object belongs to a *unit*: namespace and the name of the derived Service, which follows from the name of what is exported and begins
 the names of all that we make. Objects of different units never meet in a plan, but for what a plan of everything is asked for: deletions,
-whose budget counts everything, outages, and the addresses of the API servers.
+which have a budget that counts everything, outages, and the addresses of the API servers.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ NAME_LABEL = "policy.semaphore.uw.io/name"
 NAMESPACE_LABEL = "policy.semaphore.uw.io/namespace"
 CLUSTER_LABEL = "policy.semaphore.uw.io/cluster"
 MANAGED_BY_LABEL, MANAGED_BY = "managed-by", "semaphore-policy"
-#: Phases in which a pod has no address any more, whatever its status still says.
+#: Phases in which a pod has no address any more, whatever its status still has.
 FINISHED = ("Succeeded", "Failed")
 #: A pod is gone this long after the time at which it should have been; clocks differ.
 TERMINATION_SLACK_SECONDS = 60.0
@@ -35,14 +35,14 @@ TERMINATION_SLACK_SECONDS = 60.0
 SHARD_BYTES = 600_000
 #: Nobody gives a pod more addresses; what does is not read (T21).
 MOST_ADDRESSES = 16
-# Calico and Cilium take DNS subdomains whose labels may be longer than 63 characters.
+# Calico and Cilium take DNS subdomains with labels that may be longer than 63 characters.
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z")
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
 _VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?\Z")
 
 
 class Member(t.NamedTuple):
-    """What a set stands for: pods of one cluster and namespace whose label has one value."""
+    """What a set represents: pods of one cluster and namespace that have one value of the label."""
 
     cluster: str
     namespace: str
@@ -65,7 +65,7 @@ Members = dict[Member, dict[str, Origin]]
 
 
 class NamedSet(t.NamedTuple):
-    """A set as an object: its name, what it stands for, its networks in order."""
+    """A set as an object: its name, what it represents, its networks in order."""
 
     name: str
     member: Member
@@ -193,7 +193,7 @@ def check_members(
 
     Every run goes through it, between reading pods and building sets. It has no off switch.
 
-    grants: {pod_cidrs, node_cidrs} of this cluster. A pod's address lies in its pod ranges, a host-network pod's in its
+    grants: {pod_cidrs, node_cidrs} of this cluster. A pod's address is in its pod ranges, a host-network pod's in its
     node ranges; each is one host and never a special address. Words: special_address, outside_grant.
     """
     pods, nodes = (PrefixSet.of_texts(grants.get(name) or ()) for name in ("pod_cidrs", "node_cidrs"))
@@ -238,7 +238,7 @@ def set_name(member: Member) -> str:
 
 
 def set_labels(member: Member) -> dict[str, str]:
-    """The four labels, by which policies find a set and the original program its own."""
+    """The four labels, by which policies find a set and semaphore-policy its own."""
     return {
         MANAGED_BY_LABEL: MANAGED_BY,
         CLUSTER_LABEL: member.cluster,

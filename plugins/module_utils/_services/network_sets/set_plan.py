@@ -58,9 +58,9 @@ def plan_sets(
 
     existing: every object of the target's kind, by name. sources: {cluster: members}; sets of a cluster that is not
     among them stay as they are, because unknown is not empty. absent: the sources' sets go, whatever their number.
-    emptied: clusters whose sets are to be there without any network. turned_away: {source: of why_refused}.
+    emptied: clusters that are to have their sets without any network. turned_away: {source: of why_refused}.
 
-    An object is ours by our field manager. One that carries the original program's labels is ``adoptable``; any other
+    An object is owned by our field manager. One that carries semaphore-policy's labels is ``adoptable``; any other
     under a desired name is ``not_ours``, and no option takes it.
     """
     planned = Planned(Plan(), [])
@@ -70,7 +70,7 @@ def plan_sets(
         if member is not None
     }
     merged = {member: nets for source in sorted(sources) for member, nets in sources[source].items()}
-    # a set whose source is known and has it no more gives its name free
+    # a set that its known source has no more gives its name free
     held = {name: member for name, member in holders.items() if member in merged or member.cluster not in sources}
     named, clashes = name_sets({} if absent else merged, held)
     planned.plan.refused += [clash.refusal for clash in clashes]
@@ -82,7 +82,7 @@ def plan_sets(
             _compare(planned, local, target, NamedSet(name, member, ()), existing[name], manager, adopt)
     for source in sorted(sources):
         stale = {name for name, member in holders.items() if member.cluster == source and name not in desired}
-        # a name in conflict is still ours: the loser's set is in nobody's way but its own
+        # a name in conflict is still owned: the loser's set is in nobody's way but its own
         owned = [
             name
             for name, member in holders.items()
@@ -122,7 +122,7 @@ def plan_sets(
 def plan_release(local: str, target: Target, existing: Objects, sources: t.Collection[str], manager: str) -> Planned:
     """Give the sources' sets back as they are: nothing of them changes but that we are no field manager of theirs (decision 1).
 
-    A write's manifest is the merge patch that does it. The original program knows its sets by their labels.
+    A write's manifest is the merge patch that does it. semaphore-policy knows its sets by their labels.
     """
     planned = Planned(Plan(), [])
     for name in sorted(existing):
@@ -172,18 +172,18 @@ def _compare(
             return
     shown = _shown(target, actual), _shown(target, after)
     if same:
-        # as desired already, but for whose it is
+        # as desired already, except for its owner
         shown = dict(shown[0], owner=", ".join(others(actual, manager)) or None), dict(shown[1], owner=manager)
     change = Change(UPDATE, target.kind, ident, *shown)
-    # forced: what somebody edited by hand in a set of ours is put right, or it would admit whom they wrote there
+    # forced: what somebody edited by hand in an owned set is put right, or it would admit whom they wrote there
     write = Write(change, _key(target, desired.name), after, metadata.get("uid"), metadata.get("resourceVersion"), True)
     planned.write(write)
 
 
 def owned_by(obj: t.Mapping[str, t.Any], manager: str) -> bool:
-    """True when our field manager wrote the set's networks, or the label that says whose pods are in it.
+    """True when our field manager wrote the set's networks, or the label with the cluster of its pods.
 
-    Whoever edits the networks of a set by hand becomes their owner; the set is ours all the same.
+    Whoever edits the networks of a set by hand becomes their owner; the set is owned all the same.
     """
     tree = owned_tree(obj, manager)
     return "f:spec" in tree or "f:" + CLUSTER_LABEL in inside(tree, "f:metadata", "f:labels")
@@ -199,9 +199,9 @@ def _may_delete(name: str, member: Member, obj: t.Mapping[str, t.Any], manager: 
 
 
 def member_of(obj: t.Mapping[str, t.Any]) -> Member | None:
-    """What a set stands for by its labels; None for an object without the original program's marks.
+    """What a set represents by its labels; None for an object without semaphore-policy's marks.
 
-    These are managed-by and the cluster. A set whose other labels are gone stands for no pods any more.
+    These are managed-by and the cluster. A set without its other labels represents no pods any more.
     """
     labels = labels_of(obj)
     cluster, namespace, value = (labels.get(name) for name in (CLUSTER_LABEL, NAMESPACE_LABEL, NAME_LABEL))

@@ -30,7 +30,7 @@ CALICO_CRD = Target("crd.projectcalico.org/v1", "GlobalNetworkSet", "globalnetwo
 CILIUM_V2 = Target("cilium.io/v2", "CiliumCIDRGroup", "ciliumcidrgroups", "externalCIDRs")
 CILIUM_V2ALPHA1 = Target("cilium.io/v2alpha1", "CiliumCIDRGroup", "ciliumcidrgroups", "externalCIDRs")
 
-#: What the option ``target`` stands for: the first that is served is used.
+#: What the option ``target`` means: the first that is served is used.
 TARGETS: dict[str, tuple[Target, ...]] = {
     "auto": (CALICO_V3, CALICO_CRD, CILIUM_V2, CILIUM_V2ALPHA1),
     "calico": (CALICO_V3, CALICO_CRD),
@@ -52,7 +52,7 @@ def manifest(target: Target, desired: NamedSet) -> dict[str, t.Any]:
 
 
 def nets_of(target: Target, obj: t.Mapping[str, t.Any]) -> list[t.Any]:
-    """The networks of an object; whatever else stands there counts as none."""
+    """The networks of an object; whatever else is there counts as none."""
     return list_of(mapping(obj, "spec").get(target.field))
 
 
