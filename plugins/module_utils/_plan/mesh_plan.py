@@ -47,8 +47,9 @@ class NodePlan(t.NamedTuple):
     clusters that the fabric does not have. ``exported_addresses``: {own address: the one at which other clusters reach it};
     ``former_addresses``: {own address: those of before, which are accepted too}.
     ``own_addresses``: of its Node, in a KubeSpan mesh; None where it has no Node. ``refused``: the reason why it takes no part. ``rotation``: {remote
-    cluster: {phase, port, retired, preshared, former}}, see Record, while keys are rotated; ``rotation_unread``: devices of which the plan knows
-    nothing. ``preshared``: {remote cluster: generation of the preshared keys that its public key goes with}, where it goes with any.
+    cluster: {phase, port, retired, preshared, former}}, see Record, while keys are rotated, with ``renewed`` where the device gets its next key;
+    ``rotation_unread``: devices of which the plan knows nothing. ``preshared``: {remote cluster: generation of the preshared keys that its public key
+    goes with}, where it goes with any.
     """
 
     cluster: str = ""

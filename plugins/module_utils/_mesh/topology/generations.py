@@ -103,6 +103,8 @@ def with_rotation(
             preshared or any(present.values()) or any(row.preshared or row.former for row in records.values())
         ),
     )
+    if order.step == RENEW:
+        planned = next_keys.marked(planned, _renewed(planned, records))
     if planned.preshared_used:  # which go with the keys that both ends publish, so they come with the next pass
         return preshared_keys.without_strangers(planned)
     return _with_next_keys(planned, records, hosts) if order.step == RENEW else planned
@@ -123,7 +125,10 @@ def _with_rotation_of_all(
     }
     span = mesh.kubespan and mesh.kubespan._replace(rotation=[] if unread else kubespan_rotation.rows(mesh, records))
     planned = mesh._replace(nodes=nodes, kubespan=span, refused=[*mesh.refused, *refused], rotation_step=order.step)
-    return kubespan_rotation.with_next_keys(planned, records) if order.step == RENEW else planned
+    if order.step != RENEW:
+        return planned
+    planned = next_keys.marked(planned, kubespan_rotation.renewed(planned, records))
+    return kubespan_rotation.with_next_keys(planned, records)
 
 
 def remote_ports(mesh: MeshPlan, host: str) -> dict[str, int]:
@@ -171,8 +176,7 @@ def _devices(mesh: MeshPlan, host: str) -> list[Data]:
         own = _record(row)
         rows = list(map(dict, peers.get(device["remote"]) or ()))
         main, bypass = _both(device, own, rows, node.published.get(public_key_of(device["remote"])))
-        users = {row["node"] for row in device["peers"] if (device["remote"], row["node"]) in managed}
-        if mesh.rotation_step == RENEW and own.retired and _unused(own, rows, users):
+        if row.get("renewed"):
             main["retired_key"] = own.retired
         rotated = {
             seat[1] for seat, other in managed.items() if seat[0] == device["remote"] and node.cluster in other.rotation
@@ -200,8 +204,41 @@ def _aside(own: Record, rows: t.Sequence[t.Mapping[str, t.Any]]) -> list[t.Mappi
     return [row for row in known if sends_aside(own, Record(row["phase"], 0))]
 
 
+def _renewed(mesh: MeshPlan, records: Records) -> set[tuple[str, str]]:
+    """The devices, as {(host, remote)}, that get their next keys: those by which nothing is sent, neither by the node nor to it.
+
+    Both ends are looked at, since a claim of a third node may take a node out of the rotation at one of them. Nodes that contest a claim are reached by the
+    device, too. A next key that another node claims is left: its own node would be refused with it wherever the other one was first.
+    """
+    managed = {(node.cluster, node.node_name) for node in mesh.nodes.values() if node.publishable}
+    pairs: dict[tuple[str, str], dict[str, str]] = {}  # nodes with their hosts by both clusters
+    for host, remote in records:
+        if remote in mesh.nodes[host].rotation:
+            pairs.setdefault((mesh.nodes[host].cluster, remote), {})[mesh.nodes[host].node_name] = host
+    found = set()
+    for (local, remote), hosts in pairs.items():
+        users = {row["node"] for row in _rows(mesh, local, remote) if (remote, row["node"]) in managed}
+        peers, bypassed = _rows(mesh, remote, local), mesh.clusters[remote].rotation.get(local) or ()
+        busy = {row["node"] for row in peers}.difference(row["node"] for row in bypassed)
+        own = {name: records[host, remote] for name, host in hosts.items()}
+        busy |= next_keys.rivals(peers, own)
+        rows = mesh.clusters[local].rotation.get(remote) or ()
+        found |= {
+            (host, remote)
+            for name, host in hosts.items()
+            if own[name].retired and name not in busy and _unused(own[name], rows, users)
+        }
+    return found
+
+
+def _rows(mesh: MeshPlan, local: str, remote: str) -> list[t.Mapping[str, t.Any]]:
+    """All peers that the devices of a cluster towards another may have."""
+    settings = mesh.clusters[local].remotes.get(remote)
+    return [] if settings is None else [*settings.peers, *settings.contested]
+
+
 def _unused(own: Record, rows: t.Sequence[t.Mapping[str, t.Any]], users: set[t.Any]) -> bool:
-    """Whether none of the nodes that use a device sends by it, so that its key may change. rows: peers of its bypass device."""
+    """Whether a node sends to none of the nodes that use a device by it. rows: peers of its bypass device."""
     return users.issubset({row["node"] for row in _aside(own, rows)})
 
 
@@ -210,22 +247,17 @@ def _with_next_keys(mesh: MeshPlan, records: Records, hosts: t.Mapping[tuple[str
 
     They are claims as well: one that is weak, or that two peers would have, is left until its node publishes it as its own.
     """
-    managed = {(node.cluster, node.node_name) for node in mesh.nodes.values() if node.publishable}
     clusters = {}
     for local, part in mesh.clusters.items():
         remotes = dict(part.remotes)
         for remote, settings in part.remotes.items():
-            theirs = mesh.clusters[remote]
-            bypassed = theirs.rotation.get(local) or ()
-            back = theirs.remotes.get(local)
-            users = {row["node"] for row in (back.peers if back else ()) if (local, row["node"]) in managed}
             coming: dict[t.Any, str] = {}
             for row in settings.peers:
                 host = hosts.get((remote, str(row.get("node"))))
                 record = records.get((host, local)) if host is not None else None
-                if record is None or not record.retired or not record.key or row["public_key"] != record.retired:
+                if record is None or host is None or not record.key or row["public_key"] != record.retired:
                     continue
-                if _unused(record, bypassed, users):
+                if mesh.nodes[host].rotation.get(local, {}).get("renewed"):
                     coming[record.retired] = record.key
             remotes[remote] = settings._replace(peers=next_keys.replaced(settings.peers, coming))
         clusters[local] = part._replace(remotes=remotes)

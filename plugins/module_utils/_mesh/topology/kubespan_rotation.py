@@ -19,7 +19,7 @@ from ..._values.keys import is_weak
 from ..kubespan.annotations import PUBLIC_KEY
 from ..kubespan.generations import KEEPALIVE, Layout
 from ..kubespan.peers import Mesh
-from ..semaphore.rotation import ASIDE, BACK, PREPARED, RENEW, Record, Records, sends_aside
+from ..semaphore.rotation import ASIDE, BACK, PREPARED, Record, Records, sends_aside
 from . import next_keys
 
 Data = dict[str, t.Any]
@@ -110,28 +110,40 @@ def part(mesh: MeshPlan, host: str) -> Data:
     }
     if own.retired and own.phase in (PREPARED, ASIDE):
         found["next_key_for"] = own.retired
-    users = {name for name, other in managed(mesh).items() if other != host}
-    if mesh.rotation_step == RENEW and own.retired and users.issubset({peer["node"] for peer in aside}):
+    if row.get("renewed"):
         found["retired_key"] = own.retired
+    return found
+
+
+def renewed(mesh: MeshPlan, records: Records) -> set[tuple[str, str]]:
+    """The devices, as {(host, WHOLE_MESH)}, that get their next keys: those by which nothing is sent, neither by the node nor to it.
+
+    Nodes that contest a claim are reached by the device, and a next key that another node claims is left, as in a Semaphore mesh.
+    """
+    span = _span(mesh)
+    announced = [dict(row, node=f"{row['cluster']}/{row['node']}") for row in (*span.affiliates, *span.contested)]
+    hosts = {"/".join(_seat(mesh, host)) for host, node in mesh.nodes.items() if node.publishable}
+    users = hosts.intersection(row["node"] for row in announced)
+    own = {"/".join(_seat(mesh, host)): record for (host, _remote), record in records.items()}
+    busy = users.difference(row["node"] for row in span.rotation) | next_keys.rivals(announced, own)
+    found = set()
+    for host, remote in records:
+        name, peers = "/".join(_seat(mesh, host)), _peers(mesh, host)
+        aside = {peer["node"] for peer in peers if _aside(own[name], peer)}
+        if own[name].retired and name not in busy and users.issubset({*aside, name}):
+            found.add((host, remote))
     return found
 
 
 def with_next_keys(mesh: MeshPlan, records: Records) -> MeshPlan:
     """The plan of the step that renews keys, in which nodes have the keys that they get in it, so that no further pass has to bring them."""
-    hosts = managed(mesh)
-    renewed = {host for host in hosts.values() if "retired_key" in part(mesh, host)}
+    span = _span(mesh)
     coming = {
         record.retired: record.key
-        for (host, _remote), record in records.items()
-        if host in renewed and record.retired and record.key
+        for (host, remote), record in records.items()
+        if record.retired and record.key and mesh.nodes[host].rotation.get(remote, {}).get("renewed")
     }
-    span = _span(mesh)
-    rows = [row for row in span.affiliates if f"{row['cluster']}/{row['node']}" in hosts]
-    after = {id(row): new for row, new in zip(rows, next_keys.replaced(rows, coming))}
-    others = {str(row["public_key"]) for row in span.affiliates if id(row) not in after}
-    if others.intersection(coming.values()):  # one that another node has already
-        return mesh
-    return mesh._replace(kubespan=span._replace(affiliates=[after.get(id(row), row) for row in span.affiliates]))
+    return mesh._replace(kubespan=span._replace(affiliates=next_keys.replaced(span.affiliates, coming)))
 
 
 def managed(mesh: MeshPlan) -> dict[str, str]:

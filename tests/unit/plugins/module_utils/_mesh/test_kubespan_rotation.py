@@ -138,6 +138,24 @@ def test_a_key_is_renewed_only_while_nobody_sends_by_the_device() -> None:
     assert "retired_key" not in given(planned(joined, RENEW), "a1")
 
 
+@pytest.mark.parametrize(
+    "claimed",
+    [{"kubespan_address": record("a2")["kubespan_address"]}, {"node_id": "id-a2"}, {"public_key": KEYS["a2"]}],
+)
+def test_no_key_is_renewed_while_nodes_decide_between_two_claims(claimed: dict[str, str]) -> None:
+    """Nodes send to both by the device: to the one that they know, whatever another node claims."""
+    mesh = planned(everywhere(ASIDE), RENEW, changes={"g1": claimed})
+    assert PODS["a2"] not in given(mesh, "a1")["rotation"]["routes"]
+    assert all("retired_key" not in given(mesh, host) for host in CLUSTER)
+
+
+def test_a_next_key_that_another_node_publishes_first_replaces_nothing() -> None:
+    mesh = planned(everywhere(ASIDE), RENEW, changes={"g1": {"public_key": OTHER["a1"]}}, retired={"g1": KEYS["g1"]})
+    assert "retired_key" not in given(mesh, "a1") and given(mesh, "a2")["retired_key"] == KEYS["a2"]
+    found = {row["node"]: row["public_key"] for row in given(mesh, "a2")["affiliates"]}
+    assert (found["a1"], found["a2"]) == (KEYS["a1"], OTHER["a2"])
+
+
 def test_a_key_that_a_node_claims_of_another_takes_no_peer_from_a_bypass_device() -> None:
     mesh = planned(everywhere(ASIDE), retired={"a2": KEYS["g1"]})
     (device,) = node_devices(mesh, "a1")

@@ -77,9 +77,13 @@ def planned(
     hosts: t.Sequence[str] = (),
     without: t.Sequence[str] = (),
     unread: str = "",
+    published: t.Mapping[str, str] | None = None,
     **variables: t.Any,
 ) -> MeshPlan:
-    """A plan of three nodes, as it comes out of its JSON form. ``without``: nodes that announce themselves and are no hosts of the inventory."""
+    """A plan of three nodes, as it comes out of its JSON form. ``without``: nodes that announce themselves and are no hosts of the inventory.
+
+    ``published``: keys that nodes publish in place of their own.
+    """
     clusters: dict[str, dict[str, t.Any]] = {
         "aws": {"pod_cidrs": ["10.2.0.0/16"], "service_cidrs": ["10.3.0.0/16"], "wireguard_port": 51821},
         "gcp": {"pod_cidrs": ["10.4.0.0/16"], "service_cidrs": ["10.5.0.0/16"], "wireguard_port": 51821},
@@ -93,7 +97,7 @@ def planned(
     for host, (cluster, cidr, address) in PLACES.items():
         remote = other(cluster)
         annotations = {
-            f"{remote}.wireguard.semaphore.uw.io/pubKey": KEYS[host],
+            f"{remote}.wireguard.semaphore.uw.io/pubKey": (published or {}).get(host, KEYS[host]),
             f"{remote}.wireguard.semaphore.uw.io/endpoint": f"{address}:51821",
         }
         record = (records or {}).get(host)
@@ -231,6 +235,35 @@ def test_a_key_is_renewed_only_while_nobody_sends_by_its_device() -> None:
     joined = rotating(ASIDE)
     del joined["gcp-2"]  # a node that came meanwhile sends by the device
     assert "retired_key" not in device(planned(joined, RENEW), "aws-1", "wireguard.gcp")
+
+
+def test_a_key_stays_while_a_peer_sends_by_the_device_to_its_node() -> None:
+    """A record with the key of another node takes both out of the rotation at the other end, which sends by its device then."""
+    records = rotating(ASIDE)
+    records["gcp-2"] = records["gcp-2"]._replace(retired=KEYS["gcp-1"])
+    mesh = planned(records, RENEW)
+    assert device(mesh, "aws-1", "wg-rotate.gcp")["routes"] == []
+    for host, name in (("aws-1", "wireguard.gcp"), ("gcp-1", "wireguard.aws"), ("gcp-2", "wireguard.aws")):
+        assert "retired_key" not in device(mesh, host, name), host
+    assert keys_of_peers(mesh) == [KEYS["gcp-1"], KEYS["gcp-2"]]
+
+
+def test_no_key_is_renewed_that_has_to_do_with_a_contested_claim() -> None:
+    """Which of them keeps it each node decides, and both are reached by the device."""
+    mesh = planned(rotating(ASIDE), RENEW, published={"gcp-2": KEYS["gcp-1"]})
+    assert [row["node"] for row in device(mesh, "aws-1", "wireguard.gcp")["contested"]] == ["gcp-1", "gcp-2"]
+    for host, name in (("aws-1", "wireguard.gcp"), ("gcp-1", "wireguard.aws"), ("gcp-2", "wireguard.aws")):
+        assert "retired_key" not in device(mesh, host, name), host
+
+
+@pytest.mark.parametrize("preshared", [0, 1])
+def test_a_next_key_that_another_node_publishes_first_replaces_nothing(preshared: int) -> None:
+    """It would be that node's by then, and the one that made it would be refused by its peers."""
+    records = {host: record._replace(preshared=preshared) for host, record in rotating(ASIDE).items()}
+    mesh = planned(records, RENEW, published={"gcp-2": NEXT_B})
+    assert "retired_key" not in device(mesh, "gcp-1", "wireguard.aws")
+    assert keys_of_peers(mesh)[0] == KEYS["gcp-1"]
+    assert device(mesh, "aws-1", "wireguard.gcp")["retired_key"] == KEYS["aws-1"]
 
 
 def test_bypass_devices_that_go_keep_nobody_alive() -> None:
