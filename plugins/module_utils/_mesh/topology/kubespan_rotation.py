@@ -43,11 +43,16 @@ def rows(mesh: MeshPlan, records: Records) -> list[Data]:
     """The peers of the bypass devices: nodes of the inventory, as far as they have a record, at the port of that.
 
     All that a record adds is a port and the key that the device had. Ranges and address are those of the claim, which was checked. A key that two nodes
-    claim is neither's.
+    claim is neither's, nor is a node address: each node decides who has that one, and reaches it by the device.
     """
     hosts = {(node.cluster, node.node_name): host for host, node in mesh.nodes.items()}
     found = []
-    for peer in Mesh(_span(mesh).affiliates).specs(None).peers.values():
+    disputed = set(_span(mesh).disputed)
+    affiliates = [
+        dict(row, addresses=[text for text in row.get("addresses") or () if text not in disputed])
+        for row in _span(mesh).affiliates
+    ]
+    for peer in Mesh(affiliates).specs(None).peers.values():
         host = hosts.get((str(peer.cluster), str(peer.node)))
         record = records.get((host, WHOLE_MESH)) if host is not None else None
         if record is None or (record.retired is not None and is_weak(record.retired)):
@@ -118,18 +123,19 @@ def part(mesh: MeshPlan, host: str) -> Data:
 def renewed(mesh: MeshPlan, records: Records) -> set[tuple[str, str]]:
     """The devices, as {(host, WHOLE_MESH)}, that get their next keys: those by which nothing is sent, neither by the node nor to it.
 
-    Nodes that contest a claim are reached by the device, and a next key that another node claims is left, as in a Semaphore mesh.
+    Nodes that contest a claim, or a node address, are reached by the device, and a next key that another node claims is left, as in a Semaphore mesh.
     """
     span = _span(mesh)
     announced = [dict(row, node=f"{row['cluster']}/{row['node']}") for row in (*span.affiliates, *span.contested)]
     hosts = {"/".join(_seat(mesh, host)) for host, node in mesh.nodes.items() if node.publishable}
     users = hosts.intersection(row["node"] for row in announced)
     own = {"/".join(_seat(mesh, host)): record for (host, _remote), record in records.items()}
-    busy = users.difference(row["node"] for row in span.rotation) | next_keys.rivals(announced, own)
+    disputing = set(disputes(mesh))
+    busy = users.difference(row["node"] for row in span.rotation) | next_keys.rivals(announced, own) | disputing
     found = set()
     for host, remote in records:
         name, peers = "/".join(_seat(mesh, host)), _peers(mesh, host)
-        aside = {peer["node"] for peer in peers if _aside(own[name], peer)}
+        aside = {peer["node"] for peer in peers if _aside(own[name], peer)} - disputing
         if own[name].retired and name not in busy and users.issubset({*aside, name}):
             found.add((host, remote))
     return found
@@ -144,6 +150,13 @@ def with_next_keys(mesh: MeshPlan, records: Records) -> MeshPlan:
         if record.retired and record.key and mesh.nodes[host].rotation.get(remote, {}).get("renewed")
     }
     return mesh._replace(kubespan=span._replace(affiliates=next_keys.replaced(span.affiliates, coming)))
+
+
+def disputes(mesh: MeshPlan) -> list[str]:
+    """``cluster/node`` of the members that announce a node address that another one announces too."""
+    disputed = set(_span(mesh).disputed)
+    rows = [row for row in _span(mesh).affiliates if disputed.intersection(row.get("addresses") or ())]
+    return [f"{row['cluster']}/{row['node']}" for row in rows]
 
 
 def managed(mesh: MeshPlan) -> dict[str, str]:

@@ -64,7 +64,8 @@ def refusal(mesh: MeshPlan, hosts: t.Collection[str], limited: t.Collection[str]
 
 def _contested(mesh: MeshPlan) -> list[str]:
     if mesh.kubespan is not None:
-        return sorted(f"{row['cluster']}/{row['node']}" for row in mesh.kubespan.contested)
+        contested = [f"{row['cluster']}/{row['node']}" for row in mesh.kubespan.contested]
+        return sorted({*contested, *kubespan_rotation.disputes(mesh)})
     return sorted(
         f"{remote}/{row['node']}"
         for part in mesh.clusters.values()

@@ -51,7 +51,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.gener
     same_tunnel,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._values.keys import encode_key
-from test_kubespan_plan import CLUSTER, KEYS, MESH, PODS, fabric, listings, record
+from test_kubespan_plan import ADDRESS, CLUSTER, KEYS, MESH, PODS, fabric, listings, record
 
 NAME = bypass_of_mesh("demo")
 STATE, KEY = ("kubespan.rotation.multicluster.network/" + what for what in ("state", "pubKey"))
@@ -210,6 +210,18 @@ def test_what_would_lose_packets_is_refused(mesh: t.Any, hosts: list[str], limit
 def test_no_key_changes_while_nodes_decide_between_two_claims() -> None:
     mesh = planned(changes={"g1": {"public_key": KEYS["a1"]}})
     assert "[contested]" in checks.refusal(mesh, ["a1"], None, False)
+
+
+def test_a_node_address_that_two_nodes_announce_is_neithers_on_a_bypass_device() -> None:
+    """By its node id, which a node chooses, it would be that of whoever comes first: each node decides who has it, and reaches it by its device."""
+    changes = {"a2": {"node_id": "0", "addresses": [ADDRESS["a2"], ADDRESS["a1"]]}}
+    mesh = planned(everywhere(ASIDE), RENEW, changes=changes)
+    (device,) = node_devices(mesh, "g1")
+    assert all(ADDRESS["a1"] + "/32" not in row["allowed_ips"] for row in device["peers"])
+    assert ADDRESS["a1"] + "/32" not in given(mesh, "g1")["rotation"]["routes"]
+    assert PODS["a1"] in given(mesh, "g1")["rotation"]["routes"]
+    assert all("retired_key" not in given(mesh, host) for host in CLUSTER)
+    assert "aws/a1, aws/a2" in checks.refusal(planned(changes=changes), ["g1"], None, False)
 
 
 def test_a_member_that_is_no_host_is_named_and_may_be_accepted() -> None:
