@@ -38,6 +38,11 @@ def key_of(cluster: str, what: str) -> str:
     return f"{cluster}.{DOMAIN}/{what}"
 
 
+def is_next_public_key(name: str) -> bool:
+    """Whether an annotation has the key that is to replace the one of a device."""
+    return name.endswith(f".{ROTATION_DOMAIN}/pubKey")
+
+
 def keys_for(cluster: str) -> dict[str, str]:
     """Both keys under which nodes publish for a cluster: what it watches on its remotes."""
     return {"pubKey": key_of(cluster, "pubKey"), "endpoint": key_of(cluster, "endpoint")}

@@ -238,9 +238,12 @@ def annotations_to_publish(
             )
         values = {key: value for key, value in values.items() if value != ""}
         values.update(node.annotations)
-        made = ((public_keys or {}).get(host) or {}).get(WHOLE_MESH + NEXT)
+        made, following = ((public_keys or {}).get(host) or {}).get(WHOLE_MESH + NEXT), keys_of(WHOLE_MESH)["key"]
         if made is not None and node.annotations:
-            values[keys_of(WHOLE_MESH)["key"]] = made
+            values[following] = made
+        elif not isinstance(values.get(following), str):
+            # a host that has another key than its record retires makes no next one, and a value that never comes ends every step
+            values.pop(following, None)
         if values != node.published or node.stale:
             desired.setdefault(node.cluster, {})[node.node_name] = values
     return desired

@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._plan.mesh_plan import MeshPlan
-from ..semaphore.annotations import key_of
+from ..semaphore.annotations import is_next_public_key, key_of
 
 
 def annotations_to_publish(
@@ -28,6 +28,13 @@ def annotations_to_publish(
         for remote, key in public_keys[host].items():
             if key_of(remote, "pubKey") in values:
                 values[key_of(remote, "pubKey")] = key
+        # a host that has another key than its record retires makes no next one, and a value that never comes ends every step
+        made = {key_of(remote, "pubKey") for remote in public_keys[host]}
+        values = {
+            name: value
+            for name, value in values.items()
+            if isinstance(value, str) or name in made or not is_next_public_key(name)
+        }
         if equal_too or values != node.published or node.stale:
             desired.setdefault(node.cluster, {})[node.node_name] = values
     return desired

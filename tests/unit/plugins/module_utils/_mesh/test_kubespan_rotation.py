@@ -192,6 +192,14 @@ def test_records_are_published_with_what_nodes_announce_and_go_with_the_last_ste
     assert annotations_to_publish(done, said)["gcp"]["g1"] == said["g1"]
 
 
+def test_a_node_without_the_key_of_its_record_publishes_no_next_one() -> None:
+    """It makes none, and a value that never comes would be in the way of every step, also of a run that abandons the rotation."""
+    mesh = planned(step=PREPARE, hosts=["a1"])
+    said = dict(mesh.nodes["a1"].published, **{"networking.talos.dev/kubespan-public-key": OTHER["g1"]})
+    values = annotations_to_publish(mesh, {"a1": said}, None, {"a1": {}})["aws"]["a1"]
+    assert values == {**said, STATE: f"prepared 52820 {KEYS['a1']}"}
+
+
 @pytest.mark.parametrize(
     "mesh, hosts, limited, reason",
     [

@@ -44,6 +44,9 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
     unread_devices,
     with_rotation,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.publishing import (
+    annotations_to_publish,
+)
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import plan_semaphore_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import to_wire
@@ -572,6 +575,16 @@ def test_a_bypass_device_has_a_copy_of_the_key_that_its_node_publishes(
     plan = plan_device(wish(name="wg-rotate.gcp", copied_from="/m", copied_key=expected), live)
     assert [name for name in ("copy_key", "make_key") if plan.work.get(name)] == ([work] if work else [])
     assert [row.reason for row in plan.refused] == ([refused] if refused else [])
+
+
+@pytest.mark.parametrize("phase", [PREPARED, ASIDE])
+def test_a_node_without_the_key_of_its_record_publishes_no_next_one(phase: str) -> None:
+    """It makes none, and a value that never comes would be in the way of every step, also of a run that abandons the rotation."""
+    mesh = planned({**rotating(phase), "aws-1": Record(phase, 52821, KEYS["aws-1"], None)})
+    values = annotations_to_publish(mesh, {"aws-1": {"gcp": OTHER}})["aws"]["aws-1"]
+    assert all(isinstance(value, str) for value in values.values()) and keys_of("gcp")["state"] in values
+    made = annotations_to_publish(mesh, {"aws-1": {"gcp": KEYS["aws-1"], "gcp/next": NEXT_A}})["aws"]["aws-1"]
+    assert made[keys_of("gcp")["key"]] == NEXT_A
 
 
 def test_a_bypass_device_that_has_its_key_without_a_file_carries_packets_as_before() -> None:
