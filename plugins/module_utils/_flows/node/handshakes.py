@@ -57,11 +57,14 @@ def _until_met(tunnels: t.Sequence[t.Mapping[str, t.Any]], end: float) -> list[D
 
 
 def without_handshake(tunnel: t.Mapping[str, t.Any], dump: Dump, now: float) -> list[Data]:
-    """The peers of a tunnel that the device has not, or with which it has no session. now: epoch seconds."""
+    """The peers of a tunnel that the device has not, or with which it has no session. now: epoch seconds.
+
+    Handshakes have the time of the same clock: one that is far ahead is from before the clock was set back, and nobody knows how old it is.
+    """
     rows = []
     for key in tunnel["peers"]:
         peer = dump.peers.get(key)
-        if peer is None or not peer.last_handshake or now - peer.last_handshake > HANDSHAKE_FRESH:
+        if peer is None or not peer.last_handshake or abs(now - peer.last_handshake) > HANDSHAKE_FRESH:
             endpoint = peer.endpoint if peer else None
             rows.append(
                 {"device": tunnel["device"], "public_key": key, "endpoint": endpoint, "listen_port": dump.listen_port}

@@ -413,6 +413,8 @@ def test_a_handshake_counts_for_as_long_as_its_session() -> None:
     rows = without_handshake(tunnel, Dump(52821, 0, OLD, peers), 1000.0)
     assert [(row["public_key"], row["endpoint"]) for row in rows] == [(NEXT_B, "192.0.2.2:1"), (OTHER, None)]
     assert len(without_handshake(tunnel, EMPTY, 1000.0)) == 3
+    # a clock that was set back makes every earlier handshake one of the future
+    assert len(without_handshake(tunnel, Dump(52821, 0, OLD, peers), 100.0)) == 3
 
 
 # --- who may begin ---------------------------------------------------------------------------------------------------
