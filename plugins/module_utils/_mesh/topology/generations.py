@@ -345,12 +345,14 @@ def _moved(
 ) -> Records:
     """The records after the step that is asked for. present: generations of preshared keys as they are.
 
-    Another generation comes with new keys of all nodes, so that no pair has one key of each.
+    Another generation comes with new keys of all nodes, so that no pair has one key of each. While no node has gone further than the first step, a run for
+    other nodes than the one before gives these new keys as well.
     """
     nodes = mesh.nodes
     whole = set(order.hosts).issuperset(host for host, node in nodes.items() if node.publishable)
     changing = {nodes[host].cluster for host in order.hosts if host in nodes}
     managed = {node.cluster for node in nodes.values() if node.publishable}
+    is_open = all(record.phase == PREPARED for record in found.values())
     records: Records = {}
     for host, node in nodes.items():
         ports = _ports(remote_ports(mesh, host)) if order.step == PREPARE else {}
@@ -361,7 +363,11 @@ def _moved(
                 retired = node.published.get(public_key_of(remote)) if host in order.hosts else None
                 former = present.get((host, remote), OFF)
                 new = Record(PREPARED, ports[remote], retired, None, preshared if whole else former, former)
-            record = next_record(found.get((host, remote)), order.step, new)
+            before = found.get((host, remote))
+            if is_open and new is not None and before is not None:
+                generation = new.preshared if whole else before.preshared
+                before = before._replace(retired=before.retired or new.retired, preshared=generation)
+            record = next_record(before, order.step, new)
             if record is not None:
                 records[host, remote] = record
     return records

@@ -216,6 +216,18 @@ def test_a_record_has_the_generation_that_its_key_goes_with() -> None:
     assert some.nodes["aws-1"].rotation["gcp"]["preshared"] == 1
 
 
+def test_a_run_for_all_nodes_brings_the_generation_to_those_that_one_for_some_has_prepared() -> None:
+    retired = {"gcp-1": KEYS["gcp-1"]}
+    records = {
+        host: Record(PREPARED, 52821, retired.get(host), encode_key(host.encode() * 6 + b"__")) for host in PLACES
+    }
+    mesh = planned(desired=1, records=records, step=PREPARE, hosts=list(PLACES))
+    rows = [row for node in mesh.nodes.values() for row in node.rotation.values()]
+    assert [(row["preshared"], row.get("former")) for row in rows] == [(1, None)] * 3
+    some = planned(desired=1, records=records, step=PREPARE, hosts=["aws-1"])
+    assert not any(row.get("preshared") for node in some.nodes.values() for row in node.rotation.values())
+
+
 def test_the_device_keeps_its_generation_until_its_key_is_another() -> None:
     bypass = {host: encode_key(bytes([number]) * 32) for number, host in enumerate(PLACES, 20)}
     before = {host: Record(ASIDE, 52821, KEYS[host], bypass[host], 2) for host in PLACES}

@@ -212,6 +212,18 @@ def test_only_nodes_that_are_named_get_a_new_key_and_only_their_pairs_take_part(
     assert [peer["node"] for peer in device(mesh, "aws-1", "wg-rotate.gcp")["peers"]] == ["gcp-1"]
 
 
+def test_a_run_for_more_nodes_gives_them_keys_where_no_node_has_gone_further() -> None:
+    """Its first lines name them: without new keys it would end a rotation of some nodes as one of all."""
+    some = {"gcp-1": rotating(PREPARED)["gcp-1"], "aws-1": Record(PREPARED, 52821)}
+    assert any(line.startswith("aws-1: new key") for line in checks.lines(planned(some), list(PLACES), FINISHED, False))
+    mesh = planned(some, PREPARE, list(PLACES))
+    assert {host: node.rotation[other(node.cluster)]["retired"] for host, node in mesh.nodes.items()} == KEYS
+    assert device(mesh, "aws-1", "wireguard.gcp")["next_key_for"] == KEYS["aws-1"]
+    assert planned(some, PREPARE, ["gcp-1"]).nodes["aws-1"].rotation["gcp"]["retired"] is None
+    some["gcp-1"] = some["gcp-1"]._replace(phase=ASIDE)
+    assert planned(some, PREPARE, list(PLACES)).nodes["aws-1"].rotation["gcp"]["retired"] is None
+
+
 def test_a_node_sends_aside_only_where_both_ends_are() -> None:
     mesh = planned(rotating(ASIDE, gcp_2=PREPARED))
     assert device(mesh, "aws-1", "wg-rotate.gcp")["routes"] == ["10.4.7.0/24"]
