@@ -174,8 +174,12 @@ def _devices(mesh: MeshPlan, host: str) -> list[Data]:
             found.append(device)
             continue
         own = _record(row)
-        rows = list(map(dict, peers.get(device["remote"]) or ()))
-        main, bypass = _both(device, own, rows, node.published.get(public_key_of(device["remote"])))
+        published = node.published.get(public_key_of(device["remote"]))
+        # no device has a peer with its own key: refused at the node, a record that claims it would be in the way of every step
+        rows = [
+            dict(row) for row in peers.get(device["remote"]) or () if row["public_key"] != (own.retired or published)
+        ]
+        main, bypass = _both(device, own, rows, published)
         if row.get("renewed"):
             main["retired_key"] = own.retired
         rotated = {

@@ -297,6 +297,17 @@ def test_two_nodes_with_one_key_have_neither() -> None:
     assert "keep_peers" not in device(planned(rotating(ASIDE)), "aws-1", "wg-rotate.gcp")
 
 
+@pytest.mark.parametrize("records", [rotating(ASIDE), {"gcp-1": rotating(ASIDE)["gcp-1"]}])
+def test_a_retired_key_that_is_one_of_the_other_end_is_no_peers(records: dict[str, Record]) -> None:
+    """No device has a peer with its own key; a refusal of it at the node would keep a run from abandoning the rotation, too."""
+    records = {**records, "gcp-1": records["gcp-1"]._replace(retired=KEYS["aws-1"])}
+    if "aws-1" in records:
+        changed = planned(records, published={"aws-1": NEXT_A})  # the bypass device has the former key
+        assert "gcp-1" not in {row["node"] for row in device(changed, "aws-1", "wg-rotate.gcp")["peers"]}
+    mesh = planned({"aws-1": Record(ASIDE, 52821), **records})
+    assert "gcp-1" not in {row["node"] for row in device(mesh, "aws-1", "wg-rotate.gcp")["peers"]}
+
+
 def test_done_takes_the_records_away() -> None:
     mesh = planned(rotating(BACK), DONE)
     assert [row["name"] for row in node_devices(mesh, "aws-1")] == ["wireguard.gcp"]
