@@ -92,14 +92,14 @@ class Service:
             )
         return self
 
-    def reported(self, word):
-        """Wait for systemd to be told something."""
+    def reported(self, state):
+        """Wait for systemd to be notified of a state."""
         while True:
             try:
                 text = self.notified.recv(4096).decode()
             except TimeoutError:
-                raise AssertionError(f"{word} was not told\n{self.lines()}") from None
-            if word in text:
+                raise AssertionError(f"{state} was not reported\n{self.lines()}") from None
+            if state in text:
                 return text
 
     def lines(self):
@@ -118,7 +118,7 @@ class Service:
         try:
             return self.process.wait(30)
         except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGABRT)  # says where its threads are
+            self.process.send_signal(signal.SIGABRT)  # prints where its threads are
             self.process.wait(30)
             raise AssertionError("it did not end\n" + self.lines()) from None
         finally:

@@ -5,7 +5,7 @@
 """A tenant as apinetlet wrote it, kept without the uids of one time and made again with those of another server.
 
 Twins are named after the uid of what they come from, and both sides mention each other's uids in labels, references and provider IDs. In a recording
-each uid is a word that says whose it is, ``{source/LoadBalancer/lb-1}``; the words nest, as the names do.
+each uid is a name of its owner, ``{source/LoadBalancer/lb-1}``; the names nest, as the names do.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from recorded import content, load, owners, part_of
 from tenant_servers import NAMESPACE, Lab
 from tenants_life import POOL, Object
 
-#: The original's own API servers note who wrote what, whatever release of Kubernetes passes their kinds on.
+#: Upstream's own API servers note who wrote what, whatever release of Kubernetes passes their kinds on.
 RECORDED_ON = 36
-#: Not a uid of any server: what a recording says where one stands.
+#: Not a uid of any server: what a recording has in place of one.
 _OPEN = ("{" + SOURCE + "/", "{" + APINET + "/")
 _FIRST = [SOURCE, APINET]
 
 
 def in_words(found: t.Mapping[str, t.Iterable[Object]]) -> dict[str, list[Object]]:
-    """Objects of both sides with a word in place of each uid."""
+    """Objects of both sides with a name in place of each uid."""
     words: dict[str, str] = {}
     for side in _FIRST:
         for obj in found[side]:
-            words[obj["metadata"]["uid"]] = _word(side, obj["kind"], _replaced(obj["metadata"]["name"], words))
+            words[obj["metadata"]["uid"]] = _placeholder(side, obj["kind"], _replaced(obj["metadata"]["name"], words))
     return {side: [_plain(_replaced(obj, words)) for obj in found[side]] for side in _FIRST}
 
 
@@ -50,21 +50,21 @@ def _without_empty(value: t.Any) -> t.Any:
     return [_without_empty(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _word(side: str, kind: str, name: str) -> str:
+def _placeholder(side: str, kind: str, name: str) -> str:
     return f"{{{side}/{kind}/{name}}}"
 
 
 def _replaced(value: t.Any, words: t.Mapping[str, str]) -> t.Any:
     """A value of JSON with every key of the words replaced, the longest first since words nest."""
     text = json.dumps(value)
-    for word in sorted(words, key=len, reverse=True):
-        text = text.replace(word, words[word])
+    for uid in sorted(words, key=len, reverse=True):
+        text = text.replace(uid, words[uid])
     return json.loads(text)
 
 
 def _open(value: t.Any) -> bool:
     text = json.dumps(value)
-    return any(word in text for word in _OPEN)
+    return any(start in text for start in _OPEN)
 
 
 def _known(value: t.Any) -> t.Any:
@@ -77,7 +77,7 @@ def _known(value: t.Any) -> t.Any:
 
 
 class Recorded:
-    """What apinetlet wrote at its first start, and what it applies when it starts again after us. The network side is ours."""
+    """What apinetlet wrote at its first start, and what it applies when it starts again after us. The network side is the collection's."""
 
     def __init__(self, lab: Lab, program: str, prefixes: t.Sequence[str]) -> None:
         self.lab, self.prefixes = lab, list(prefixes)
@@ -108,7 +108,7 @@ class Recorded:
         made = self.lab.clients[side].create(
             self.lab.path(side, obj["kind"], meta["namespace"]), dict(body, metadata=_known(meta)), POOL
         )
-        self.uids[_word(side, obj["kind"], recorded["metadata"]["name"])] = made["metadata"]["uid"]
+        self.uids[_placeholder(side, obj["kind"], recorded["metadata"]["name"])] = made["metadata"]["uid"]
 
     def _complete(self, side: str, recorded: Object) -> None:
         obj = _replaced(recorded, self.uids)
@@ -143,12 +143,12 @@ class Recorded:
         """It applies the very fields that it applied to each of its twins when it really came back."""
         for obj in self.stages["returned"][SOURCE]:
             here = self.lab.get(SOURCE, obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"])
-            self.uids[_word(SOURCE, obj["kind"], obj["metadata"]["name"])] = here["metadata"]["uid"]
+            self.uids[_placeholder(SOURCE, obj["kind"], obj["metadata"]["name"])] = here["metadata"]["uid"]
         twins = [(obj, entry) for obj in self.stages["returned"][APINET] for entry in owned(obj) if _applied(entry)]
-        assert len(twins) >= 5, "nothing of what the original applies was recorded"
+        assert len(twins) >= 5, "nothing of what upstream applies was recorded"
         for recorded, dummy in twins:
             here = self.lab.get(APINET, recorded["kind"], NAMESPACE, _replaced(recorded["metadata"]["name"], self.uids))
-            self.uids[_word(APINET, recorded["kind"], recorded["metadata"]["name"])] = here["metadata"]["uid"]
+            self.uids[_placeholder(APINET, recorded["kind"], recorded["metadata"]["name"])] = here["metadata"]["uid"]
         for recorded, entry in _replaced(twins, self.uids):
             part, meta = t.cast(Object, part_of(recorded, entry["fieldsV1"])), recorded["metadata"]
             part.update(apiVersion=recorded["apiVersion"], kind=recorded["kind"])

@@ -96,7 +96,7 @@ def test_the_section_comes_changes_and_goes(server, config):
         and server.audit(mark) == [("get", MAPS + "/coredns", 200)]
     )
 
-    # the user edits his part, and a cluster joins: both stand
+    # the user edits his part, and a cluster joins: both stay
     client = server.client()
     client.merge_patch(
         MAPS + "/coredns", {"data": {"Corefile": config().replace("lameduck 5s", "lameduck 9s")}}, "kubectl"
@@ -116,7 +116,7 @@ def refused(result):
 def test_what_cannot_be_merged_into_is_refused_and_stays(server, config):
     client = server.client()
     ident = "ConfigMap gcp/kube-system/coredns"
-    for text, word in (
+    for text, reason in (
         (COREFILE + "\nCLUSTER.AWS:53 {\n    whoami\n}\n", "not_ours"),
         (COREFILE + "\n}\n", "corefile_broken"),
         (COREFILE[:-1], "corefile_broken"),
@@ -125,7 +125,7 @@ def test_what_cannot_be_merged_into_is_refused_and_stays(server, config):
     ):
         client.merge_patch(MAPS + "/coredns", {"data": {"Corefile": text}}, "kubectl")
         mark = server.mark()
-        assert refused(run(server)) == [(ident, word)] and config() == text and server.writes(mark) == []
+        assert refused(run(server)) == [(ident, reason)] and config() == text and server.writes(mark) == []
     client.merge_patch(MAPS + "/coredns", {"data": {"Corefile": None}}, "kubectl")
     assert refused(run(server)) == [(ident, "not_found")]
 
@@ -386,17 +386,17 @@ def refused_zone(result):
     return [(row["object"], row["reason"]) for row in result["refused"] if row["object"] == "zone gcp/clusterset.local"]
 
 
-def test_a_coredns_that_cannot_is_refused_and_the_other_names_stand(server, config, imports, running):
-    for image, word, said in (
+def test_a_coredns_that_cannot_is_refused_and_the_other_names_stay(server, config, imports, running):
+    for image, reason, said in (
         ("registry.k8s.io/coredns/coredns:v1.11.3", "coredns_too_old", "CoreDNS 1.11.3"),
         ("registry.example.org/dns@sha256:" + "a" * 64, "coredns_version_unknown", "coredns_rewrite_version"),
     ):
         running(image)
         result = run(server, **ZONE)
-        assert [row[1] for row in refused_zone(result)] == [word] and said in result["refused"][0]["message"]
+        assert [row[1] for row in refused_zone(result)] == [reason] and said in result["refused"][0]["message"]
         assert "cluster.aws {" in config() and "clusterset" not in config() and rights(server) is None
     assert not run(server, version="1.12.2", **ZONE)["refused"] and "multicluster clusterset.local" in config()
-    # an image that no longer says anything takes nothing away; one that is too old would not start with it
+    # an image that no longer names a version takes nothing away; one that is too old would not start with it
     assert not run(server, **ZONE)["changed"]
     running("registry.k8s.io/coredns/coredns:v1.9.4")
     assert run(server, **ZONE)["changed"] and "clusterset" not in config()
@@ -472,7 +472,7 @@ def test_what_somebody_else_wrote_stays(server, config, imports, running):
         and "cluster.aws {" in config()
     )
 
-    # a role of the name that is somebody else's: neither taken over nor relied on, nor taken away
+    # a role of the name with another owner: neither taken over nor relied on, nor taken away
     client.merge_patch(MAPS + "/coredns", {"data": {"Corefile": COREFILE}}, "kubectl")
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -6,7 +6,7 @@
 
 Each runs twice, without and with our section, next to an upstream that answers every name, and with a /etc/resolv.conf that leads back to this very
 CoreDNS, as with systemd-resolved's stub or a node's cache, wherever the Corefile has an upstream of its own. No API server is reached here: what
-kubernetes answers is tests/api/test_coredns_queries.py. Needs tests/coredns/build; ``COREDNS`` is ``oldest`` or ``newest``, as ``tests/run coredns`` says.
+kubernetes answers is tests/api/test_coredns_queries.py. Needs tests/coredns/build; ``COREDNS`` is ``oldest`` or ``newest``, as in ``tests/run coredns``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._services.cor
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 WILD = yaml.safe_load((TESTS / "fixtures" / "corefiles.yml").read_text("utf-8"))
-OURS = "web.shop.svc.cluster.aws"
+OWN_NAME = "web.shop.svc.cluster.aws"
 #: What each CoreDNS is asked in the network of its own, before and after; the upstream has all but the first.
 NAMES = (
     "nothing.cluster.local",
@@ -126,7 +126,7 @@ INSIDE = textwrap.dedent("""
         except OSError as error:
             answers[name] = [str(error), 0]
     lives = process.poll() is None
-    process.kill()  # some would wait for half a minute, as lameduck says
+    process.kill()  # some would wait for half a minute, as lameduck has it
     process.wait()
     print(json.dumps({"lives": lives, "answers": answers, "log": "".join(log)[-3000:]}))
 """)
@@ -180,7 +180,7 @@ def run(folder, path, corefile, resolv, port):
             str(folder / "resolv.conf"),
             port,
             *NAMES,
-            OURS,
+            OWN_NAME,
         ],
         capture_output=True,
         text=True,
@@ -203,7 +203,7 @@ def before_and_after(tmp_path_factory):
             text = loads(row["corefile"], version)
             # with an upstream of its own, the way of the pod's resolver is a circle
             resolv = "nameserver 192.0.2.53\n" if "/etc/resolv.conf" in text else "nameserver 127.0.0.1\n"
-            port = next((word for word in row["ports"] if word.isdigit()), "53")
+            port = next((text for text in row["ports"] if text.isdigit()), "53")
             jobs = [
                 pool.submit(run, folder / f"{number}-{part}", path, one, resolv, port)
                 for part, one in enumerate((text, with_section(text, version)))
@@ -220,9 +220,9 @@ def test_it_comes_up_and_answers_as_before(name, seen):
     assert after["lives"], after["log"]
     for one in NAMES:
         assert after["answers"][one] == before["answers"][one], (one, before, after)
-    assert after["answers"][OURS] == SERVFAIL, (
+    assert after["answers"][OWN_NAME] == SERVFAIL, (
         f"our zone answers where the root is asked, without an API server: {after}"
     )
-    assert before["answers"][OURS] in ([0, 1], before["answers"]["www.example.org"]), (
+    assert before["answers"][OWN_NAME] in ([0, 1], before["answers"]["www.example.org"]), (
         "the root sent it on, where it sends anything on"
     )

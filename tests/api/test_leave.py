@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A cluster leaves: nothing of it stays with the others, nothing of ours with it, over real API servers. Its nodes: tests/scenario/test_leave.py."""
+"""A cluster leaves: nothing of it stays with the others, nothing of the fabric with it, over real API servers. Its nodes: tests/scenario/test_leave.py."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_a_cluster_leaves_and_comes_back(pair, whole, joined):
     code, shown = play(whole, "leave", "--check", "--diff", "-e", "cluster=aws")
     assert pair.writes(mark) == {"aws": [], "gcp": []} and code == 0, shown[-4000:]
     assert "out of the inventory" not in shown, "nothing was written, so the cluster has to stay there"
-    for word in ("cluster.aws", "aws-shop-73736d-mirrored", "GlobalNetworkSet", "ServiceImport"):
-        assert word in shown, (word, shown[-4000:])
+    for text in ("cluster.aws", "aws-shop-73736d-mirrored", "GlobalNetworkSet", "ServiceImport"):
+        assert text in shown, (text, shown[-4000:])
     code, shown = play(whole, "leave", "-e", "cluster=aws")
     assert code == 0, shown[-6000:]
     assert "next: take aws and its nodes out of the inventory" in " ".join(shown.split())

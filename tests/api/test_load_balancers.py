@@ -135,7 +135,7 @@ def test_claims_of_service_authors(server, api):
         ("service aws/lb-test/metadata", "special_address"),
         ("service aws/lb-test/by-annotation", "claimed_twice"),
     }
-    # an address that its owner wrote is in use, although it lies in the pool and nobody reserved it
+    # an address that its owner wrote is in use, although it is in the pool and nobody reserved it
     assert (
         get(api, "plain")["spec"]["loadBalancerIP"] == "203.0.113.2"
         and "loadBalancerIP" not in get(api, "by-annotation")["spec"]
@@ -177,7 +177,7 @@ def test_an_address_in_use_stays_whoever_wrote_it(server, api):
     )
 
 
-def test_an_address_that_stands_in_the_status_only(server, api):
+def test_an_address_that_is_in_the_status_only(server, api):
     """MetalLB and Cilium give addresses so. Adopted where that is asked for and the pool has it, else left; in every back end."""
     live = {"pool": "203.0.113.3", "foreign": "198.51.100.9", "shared-1": "203.0.113.6", "shared-2": "203.0.113.6"}
     for name, address in live.items():
@@ -202,8 +202,8 @@ def test_an_address_that_stands_in_the_status_only(server, api):
                 and not result["changed"]
             )
             assert reasons(result) == {
-                ("service aws/lb-test/" + name, word)
-                for name, word in (
+                ("service aws/lb-test/" + name, reason)
+                for name, reason in (
                     ("pool", "adoptable"),
                     ("shared-1", "adoptable"),
                     ("shared-2", "adoptable"),
@@ -239,7 +239,7 @@ def test_an_address_that_stands_in_the_status_only(server, api):
     assert [row["ip"] for row in get(api, "foreign")["status"]["loadBalancer"]["ingress"]] == ["203.0.113.0"]
 
 
-def test_an_address_of_which_no_router_hears(server, api):
+def test_an_address_that_no_router_receives(server, api):
     make_service(api, "web")
     for check in (True, False):
         result = load_balancers.run(request_for(server, bgp_speakers=[]), check=check)
@@ -277,7 +277,7 @@ def test_the_pool_ends_and_the_others_go_on(server, api):
 
 
 def test_services_of_ipv6(server, api, monkeypatch):
-    """This API server has no IPv6 to give Services, so what it says of their families is made up; the rest is not."""
+    """This API server has no IPv6 to give Services, so its statement about their families is made up; the rest is not."""
     known = load_balancers_read.service_of
     monkeypatch.setattr(
         load_balancers_read,
@@ -340,7 +340,7 @@ def test_what_is_kept_and_what_is_swept(server, api):
     result = load_balancers.run(request_for(server))
     assert sorted(entry["service"] for entry in ledger(api).values()) == ["lb-test/kept"]
     assert not get(api, "b")["spec"].get("loadBalancerIP")
-    # nothing is left: an empty list of Services needs a word
+    # nothing is left: an empty list of Services needs a confirmation
     api.delete(SERVICES + "/kept")
     api.delete(SERVICES + "/b")
     assert not load_balancers.run(request_for(server))["changed"]
@@ -373,7 +373,7 @@ def test_an_address_that_its_service_wants_kept_outlives_it(server, api):
     assert [entry["service"] for entry in ledger(api).values()] == ["lb-test/b"]
 
 
-def test_the_last_address_waits_for_a_word_and_the_run_says_which(server, api):
+def test_the_last_address_waits_for_a_variable_and_the_run_names_it(server, api):
     make_service(api, "web")
     load_balancers.run(request_for(server))
     api.delete(SERVICES + "/web")
@@ -388,7 +388,7 @@ def test_the_last_address_waits_for_a_word_and_the_run_says_which(server, api):
         assert line in result["refused"][0]["message"]
         assert release == any(
             line in text for text in result["warnings"]
-        )  # told once, by the tasks that would release it
+        )  # reported once, by the tasks that would release it
     result = load_balancers.run(request_for(server, {"max_deletes": 0}))
     assert result["load_balancers"]["aws"]["kept"] == [] and "max_deletes is 0" in result["refused"][0]["message"]
     result = load_balancers.run(request_for(server, {"confirm_empty": ["aws"]}))
@@ -509,7 +509,7 @@ def test_moving_here_from_another_controller(server, api):
     assert not load_balancers.run(request_for(server))["changed"] and server.writes(mark) == []
 
 
-def test_settings_out_of_the_originals_secret(server, api):
+def test_settings_out_of_the_upstream_secret(server, api):
     make_service(api, "web")
     text = cloud_config({"loadbalancer": "empty://", "local_asn": 64512})
     secret = {

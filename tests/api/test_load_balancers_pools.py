@@ -146,7 +146,7 @@ def test_asking_by_the_annotations_of_every_controller(server, api, balancer):
         make(api, key, said)
     for check in (True, False):
         result = run(server, check, load_balancer=balancer)
-        assert refusals(result) == {(key, word) for key, (dummy, word) in hostile.items()}, result["refused"]
+        assert refusals(result) == {(key, reason) for key, (dummy, reason) in hostile.items()}, result["refused"]
     shown = {row["service"]: row["address"] for row in result["load_balancers"]["aws"]["services"]}
     assert {key: shown[key] for key in asked} == {key: address for key, (dummy, address) in asked.items()}
     assert any(
@@ -191,7 +191,7 @@ def test_no_change_of_the_pools_changes_an_address_in_use(server, api):
         assert set(result["load_balancers"]["aws"]["announce"]) == {
             address + "/32" for rows in before.values() for address in rows
         }
-    # also without the record: what stands in the Service and its status is in use
+    # also without the record: an address in the Service and its status is in use
     api.delete(CONFIGMAPS + "/metal-ccm-static-pool")
     make(api, "lb-two/new")
     result = run(server)
@@ -231,7 +231,7 @@ def test_services_that_share_an_address(server, api, balancer):
     assert list(ledger(api)) == ["203.0.113.2"]
 
 
-def test_sharing_across_namespaces_is_by_the_word_of_both(server, api):
+def test_sharing_across_namespaces_is_by_the_request_of_both(server, api):
     key, across = "lbipam.cilium.io/sharing-key", "lbipam.cilium.io/sharing-cross-namespace"
     make(api, "lb-one/a", {key: "k", across: "lb-two"}, port=80)
     make(api, "lb-two/silent", {key: "k"}, port=81)
@@ -414,7 +414,7 @@ def reported(client, key):
     )
 
 
-def test_services_are_reported_and_nobody_is_told_twice(server, api):
+def test_services_are_reported_and_nobody_is_notified_twice(server, api):
     more = {"events": True}
     for key in ("lb-one/told", "lb-two/other"):
         make(api, key)

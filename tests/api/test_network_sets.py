@@ -153,7 +153,7 @@ def test_a_label_edit_moves_the_pod_and_hostile_pods_are_refused(aws, gcp):
     assert run(aws, gcp)["plan"]["delete"] == 2 and names(aws) == ["gcp-sys-log-forwarder"]
 
 
-def test_foreign_sets_stay_and_the_originals_are_adopted_on_request(aws, gcp):
+def test_unowned_sets_stay_and_upstream_ones_are_adopted_on_request(aws, gcp):
     client = aws.client()
     body = {"apiVersion": "crd.projectcalico.org/v1", "kind": "GlobalNetworkSet", "spec": {"nets": ["192.0.2.0/24"]}}
     client.create(SETS, dict(body, metadata={"name": "gcp-sys-log-forwarder", "labels": {"team": "blue"}}), "kubectl")
@@ -180,7 +180,7 @@ def test_foreign_sets_stay_and_the_originals_are_adopted_on_request(aws, gcp):
     assert client.get(SEED)["spec"]["nets"] == NETS and names(aws) == ["gcp-sys-log-forwarder", "hand-made"]
     assert not run(aws, gcp)["changed"]
 
-    # somebody opens a set of ours: the next run closes it
+    # somebody opens an owned set: the next run closes it
     client.merge_patch(SEED, {"spec": {"nets": ["0.0.0.0/0"]}}, "kubectl-edit")
     assert run(aws, gcp)["plan"]["update"] == 1 and client.get(SEED)["spec"]["nets"] == NETS
     assert client.get(path_of("calico", "hand-made"))["spec"] == {"nets": ["192.0.2.0/24"]}
@@ -192,7 +192,7 @@ def record_of(client):
     }
 
 
-def test_an_adopted_set_is_ours_alone_and_half_adopted_ones_are_healed(aws, gcp):
+def test_an_adopted_set_is_solely_owned_and_half_adopted_ones_are_healed(aws, gcp):
     client = aws.client()
     labels = {
         "managed-by": "semaphore-policy",
@@ -314,7 +314,7 @@ def test_more_deletions_than_allowed_stop_before_the_first(aws, gcp):
     assert not network_sets.run(gone)["changed"]
 
 
-def test_released_sets_stay_as_they_are_and_are_no_longer_ours(aws, gcp):
+def test_released_sets_stay_as_they_are_and_are_no_longer_owned(aws, gcp):
     run(aws, gcp)
     before = aws.client().get(SEED)
     assert run(aws, gcp, state="released", check=True)["plan"]["update"] == 1
@@ -348,7 +348,7 @@ def test_options_that_make_no_sense():
         "clusters": [{"name": "aws", "api_url": "https://127.0.0.1:1", "token": "x"}],
         "timeout": 1,
     }
-    for more, word in (
+    for more, reason in (
         ({"grants": {"aws": {"pod_cidrs": ["10.0.0.0/33"]}}}, "pod_subnet_invalid"),
         ({"grants": {"aws": {}}}, "pod_subnet_missing"),
         ({"grants": {"aws": {"pod_cidrs": "10.2.0.0/16"}, "b": {"pod_cidrs": "10.2.3.0/24"}}}, "pod_subnet_overlap"),
@@ -358,5 +358,5 @@ def test_options_that_make_no_sense():
     ):
         with pytest.raises(ValueRefused) as raised:
             network_sets.run(dict(request, **more))
-        assert raised.value.reason == word
+        assert raised.value.reason == reason
     assert field_manager("t") == "multicluster.network/t"

@@ -16,7 +16,7 @@ from test_limit import play, whole  # pylint: disable=unused-import
 from test_mcs_playbooks import DEPLOYMENTS, MAPS, fabric  # pylint: disable=unused-import
 
 __all__ = ["fabric", "other", "pair", "whole"]
-WORD = re.compile(r"\[([a-z_]+)\]")
+REASON = re.compile(r"\[([a-z_]+)\]")
 
 
 def settings(folder, cluster=None, **changed):
@@ -29,7 +29,7 @@ def settings(folder, cluster=None, **changed):
 
 @pytest.fixture
 def quiet(whole):
-    """The whole fabric, whose addresses something else announces: ``site`` ends well."""
+    """The whole fabric, with addresses that something else announces: ``site`` ends well."""
     for number, name in enumerate(("aws", "gcp")):
         pool = {"load_balancer": "empty://", "pool": [f"203.0.113.{8 * number}/30"], "announced_by": "other"}
         settings(whole, name, load_balancers_settings=pool)
@@ -81,7 +81,7 @@ def test_what_site_refuses_and_what_ends_it_is_in_preflight(pair, quiet):
     assert {reason for level, dummy, reason in found if level == "error"} == whole
     assert "nothing stands in the way" not in shown and shown.count("there is no Corefile") == 1, shown[-4000:]
     code, shown = play(quiet, "site")
-    said = set(WORD.findall(shown))
+    said = set(REASON.findall(shown))
     assert code == 2 and words <= said, (words - said, shown[-6000:])
     settings(quiet, service_mirror_namespace="default")
     settings(
@@ -98,7 +98,7 @@ def test_what_site_refuses_and_what_ends_it_is_in_preflight(pair, quiet):
 
 
 def test_a_corefile_that_somebody_writes_back_is_named(pair, quiet):
-    """G15: whose add-on the Corefile is, is said before the first run and not in the middle of it."""
+    """G15: which add-on owns the Corefile, is reported before the first run and not in the middle of it."""
     config = pair.clients["aws"].get(MAPS + "/coredns")
     labels = {"metadata": {"labels": {"addonmanager.kubernetes.io/mode": "Reconcile"}}}
     pair.clients["aws"].merge_patch(MAPS + "/coredns", labels, "addon-manager")
@@ -112,7 +112,7 @@ def test_a_corefile_that_somebody_writes_back_is_named(pair, quiet):
 
 
 @pytest.mark.parametrize("version", ["coredns/coredns", "registry.example/dns@sha256:" + 64 * "0"])
-def test_a_coredns_whose_version_nothing_says_is_found(pair, quiet, version):
+def test_a_coredns_of_an_unknown_version_is_found(pair, quiet, version):
     deployment = pair.clients["gcp"].get(DEPLOYMENTS + "/coredns")
     containers = [dict(one, image=version) for one in deployment["spec"]["template"]["spec"]["containers"]]
     change = {"spec": {"template": {"spec": {"containers": containers}}}}

@@ -138,10 +138,10 @@ def test_a_play_that_writes_the_same_is_waited_for(kept):
 
 
 @pytest.mark.parametrize(
-    "more, word", [({"listen": "nowhere"}, "reconciler_listen"), ({"command": ["false"]}, "ended with 1")]
+    "more, expected", [({"listen": "nowhere"}, "reconciler_listen"), ({"command": ["false"]}, "ended with 1")]
 )
-def test_what_cannot_start_says_why(two, tmp_path, more, word):
+def test_what_cannot_start_reports_why(two, tmp_path, more, expected):
     one = Service(two.servers, tmp_path).start(**more)
     assert one.process.wait(60) == 1
-    assert word in one.lines()
+    assert expected in one.lines()
     one.notified.close()

@@ -91,7 +91,7 @@ def test_one_service_of_two_clusters(pair):
     assert not pair.run()["changed"]
 
 
-def test_a_cluster_whose_id_does_not_sort_last_joins(pair):
+def test_a_cluster_with_an_id_that_does_not_sort_last_joins(pair):
     """status.clusters is a map-list: the server keeps the order in which its entries came (decision 72)."""
     pair.export("gcp", WEB, "10.4.3.1")
     assert reasons(pair.run()) == []
@@ -243,7 +243,7 @@ def test_types_that_differ_leave_endpoints_out(pair):
     assert pair.imported("aws", WEB)["status"]["clusters"] == [{"cluster": "aws"}, {"cluster": "gcp"}]
 
 
-def test_what_cannot_be_exported_says_why(pair):
+def test_what_cannot_be_exported_has_a_reason(pair):
     pair.put(
         "aws",
         service("shop", "name", [{"port": 80, "protocol": "TCP"}], {}, type="ExternalName", externalName="example.org"),
@@ -281,7 +281,7 @@ def test_what_cannot_be_exported_says_why(pair):
             pair.unexport("aws", place)
 
 
-def test_what_stands_of_others_is_left_alone(pair):
+def test_what_others_own_is_left_alone(pair):
     theirs = {
         "apiVersion": VERSIONS[0],
         "kind": "ServiceImport",
@@ -440,7 +440,7 @@ def test_many_that_go_at_once_stop_at_the_budget(pair):
     assert result["plan"]["delete"] == 36 and result["imports"] == {"aws": 2, "gcp": 2}
 
 
-def test_namespaces_decide_where_imports_stand(pair):
+def test_namespaces_decide_where_imports_are(pair):
     pair.put("aws", namespace("only-here"))
     pair.export("aws", ("only-here", "web"), "10.2.3.1")
     try:
@@ -508,7 +508,7 @@ def test_two_clusters_with_one_id_are_refused_before_anything_is_asked(pair):
     assert pair.asked(mark) == {"aws": [], "gcp": []}
 
 
-def test_the_id_of_the_inventory_counts_and_the_clusters_own_word_is_reported(pair):
+def test_the_id_of_the_inventory_counts_and_the_clusters_own_id_is_reported(pair):
     own = copy.deepcopy(DEFINITION)
     own["clusters"]["aws"]["multicluster_cluster_id"] = "eu-1"
     pair.put("aws", PROPERTIES)
@@ -740,6 +740,6 @@ def test_exports_that_flap_leave_nothing_behind(pair):
 
 def test_options_that_make_no_sense(pair):
     for more in ({"max_endpoints_per_slice": 10}, {"max_endpoints_per_slice": 0}, {"stale_after": -1}, {"timeout": 0}):
-        (word,) = more
-        with pytest.raises(ValueError, match=word):
+        (option,) = more
+        with pytest.raises(ValueError, match=option):
             pair.run(**more)

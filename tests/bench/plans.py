@@ -57,7 +57,7 @@ def node(cluster, number):
             notes[other + ".wireguard.semaphore.uw.io/endpoint"] = "%s:%d" % (address(cluster, number), 51820 + names.index(other))
     record = dict(node_id="id%05d" % seat, nodename=name, kubespan_address=str(subnet[seat + 1]), addresses=[address(cluster, number)],
                   additional_addresses=[pods(cluster, number)], endpoints=[address(cluster, number) + ":51820"], public_key=key(seat))
-    notes.update((word, value) for word, value in encode(record).items() if value)
+    notes.update((name, value) for name, value in encode(record).items() if value)
     notes.update({{"kilo.squat.ai/key": key("kilo", seat), "kilo.squat.ai/internal-ip": address(cluster, number) + "/16",
                    "kilo.squat.ai/force-endpoint": "%s:51820" % address(cluster, number), "kilo.squat.ai/location": "l%d" % number,
                    "kilo.squat.ai/wireguard-ip": "100.%d.%d.%d/16" % (70 + cluster, number // 200, 1 + number % 200), "kilo.squat.ai/last-seen": "1"}})
@@ -159,7 +159,7 @@ def timed(function, *arguments, **more):
 
 def good(result, least):
     assert not result["failures"], result["failures"][:2]
-    changes = sum(result["plan"][word] for word in ("create", "update", "delete"))
+    changes = sum(result["plan"][verb] for verb in ("create", "update", "delete"))
     assert changes >= least, (changes, least, result["refused"][:3])
 """
 #: Each ends with what was measured last in ``spent``.

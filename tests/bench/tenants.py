@@ -100,21 +100,21 @@ class Tenant:
         finalizers, applied, claims, states = [], [], [], []
         for kind, objects in found.items():
             for obj in objects:
-                meta, word = obj["metadata"], kind.lower()
+                meta, noun = obj["metadata"], kind.lower()
                 path = self.lab.path(SOURCE, kind, self.name, meta["name"]) + "{0}?fieldManager=" + MANAGER
                 guard = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
                 finalizers.append(
                     (
                         "PATCH",
                         path.format(""),
-                        {"metadata": dict(guard, finalizers=["apinet.api.onmetal.de/" + word])},
+                        {"metadata": dict(guard, finalizers=["apinet.api.onmetal.de/" + noun])},
                         MERGE,
                     )
                 )
                 labels = {
-                    prefix + word + "-name": meta["name"],
-                    prefix + word + "-namespace": self.name,
-                    prefix + word + "-uid": meta["uid"],
+                    prefix + noun + "-name": meta["name"],
+                    prefix + noun + "-namespace": self.name,
+                    prefix + noun + "-uid": meta["uid"],
                 }
                 status = {"state": "Pending"}
                 if kind == "Network":
@@ -145,7 +145,7 @@ class Tenant:
         return [batch for batch in (finalizers, applied, claims, states) if batch]
 
     def state(self):
-        """What stands on both sides, without what differs between two tenants."""
+        """What is on both sides, without what differs between two tenants."""
         found = {}
         for side, kinds in ((SOURCE, ("Network", "NetworkInterface")), (APINET, ("Network", "NetworkInterface"))):
             for kind in kinds:
@@ -178,7 +178,7 @@ def main():
             # the first write of each kind on a fresh server is slow, whoever sends it
             run_flow("tenants.converge", Tenant(server, lab, "warm", 1, 2).request())
             owned, theirs = (
-                Tenant(server, lab, f"{name}-{number}", given.networks, given.interfaces) for name in ("ours", "theirs")
+                Tenant(server, lab, f"{name}-{number}", given.networks, given.interfaces) for name in ("own", "theirs")
             )
             planned = python(PLAN, owned.request())
             batches = theirs.batches()

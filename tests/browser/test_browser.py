@@ -66,7 +66,7 @@ def fabric(request, tmp_path_factory):
         },
     ]
     facts["refused"] = [
-        {"where": "mesh", "object": word, "reason": "outside_grant", "message": word} for word in HOSTILE
+        {"where": "mesh", "object": text, "reason": "outside_grant", "message": text} for text in HOSTILE
     ]
     document = model.build(facts)
     assert status_schema.problems(document) == []
@@ -135,8 +135,8 @@ def test_it_opens_without_a_complaint_or_a_request(browser, fabric, window, dark
             opened.picture(f"{folder}/{name}-{window}-{'dark' if dark else 'light'}.png")
 
 
-def test_no_word_of_a_heading_is_broken(browser, fabric):
-    """A cell is as wide as its longest word, unless it holds an address, a key or a sentence."""
+def test_no_part_of_a_heading_is_broken(browser, fabric):
+    """A cell is as wide as its longest part, unless it holds an address, a key or a sentence."""
     dummy, dummy_document, path = fabric
     with browser.page(path.as_uri(), 1280, 900) as opened:
         broken = opened.value("""(()=>{const bad=[];document.querySelectorAll('details').forEach(d=>{d.open=true});
@@ -177,7 +177,7 @@ def test_filters_and_sorting_work(browser, fabric):
             "(()=>{const i=document.querySelector('#services input');i.value='aws gcp service-0';i.dispatchEvent(new Event('input'))})()"
         )
         some = [
-            row for row in document["services"] if all(word in json.dumps(row) for word in ("aws", "gcp", "service-0"))
+            row for row in document["services"] if all(text in json.dumps(row) for text in ("aws", "gcp", "service-0"))
         ]
         assert opened.value(shown + ".length") == len(some) > 0
         opened.value("document.querySelector('#services th:last-child').click()")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 EMPTY: tuple[t.Any, ...] = (None, "", [], {})
-#: Lists in preferred answers whose order and additional text are free (semaphore).
+#: Lists in preferred answers with free order and additional text (semaphore).
 FREE_LISTS = ("skipped", "conflicts", "invalid", "warnings")
 
 
@@ -86,7 +86,7 @@ def _differs(
     expected: t.Any, actual: t.Any, unordered: t.Container[str], free: t.Container[str], free_text: bool
 ) -> bool:
     if isinstance(expected, str) and free_text:
-        # "extra text free": a bare word may stand inside an entry that explains it.
+        # "extra text free": a bare name may be inside an entry that explains it.
         texts = actual.values() if isinstance(actual, dict) else [actual]
         return not any(isinstance(text, str) and expected in text for text in texts)
     return covers(expected, actual, unordered, free) is not None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One judge per file of vectors: from a vector and our answer to the word it is counted under.
+"""One judge per file of vectors: from a vector and our answer to the result it is counted under.
 
 A judge knows the file's conventions (modes, optional vectors, alternatives); a system without one of its own is
 judged by the plain rule: the answer must have everything that ``expect`` or ``expected`` names.
@@ -42,12 +42,12 @@ def _graded(vector: Vector, difference: str | None) -> Verdict:
     return Verdict("failed", difference)
 
 
-#: What only a daemon has, whose inside is not ours to have: the rest of such a vector is compared.
+#: What only a daemon has, with an inside that the collection lacks: the rest of such a vector is compared.
 _DAEMONS_OWN = ("health_http",)
 
 
 def semaphore(group: str, vector: Vector, answer: t.Any) -> Verdict:
-    """``mode: quirk`` takes the preferred answer or the original's; exact takes one."""
+    """``mode: quirk`` takes the preferred answer or upstream's; exact takes one."""
     difference = _semaphore_differs(vector, vector["expect"], answer)
     if vector.get("mode") != "quirk":
         return Verdict("failed", difference) if difference else Verdict("passed")
@@ -76,7 +76,7 @@ def _semaphore_differs(vector: Vector, expected: t.Any, answer: t.Any) -> str | 
 
 
 def _whether_wrong(expected: t.Any, answer: t.Any) -> t.Any:
-    """Where ``error`` is true or false, it asks whether there is one; an answer that gives the word says it too."""
+    """Where ``error`` is true or false, it asks whether there is one; an answer with the code states it too."""
     if isinstance(expected, dict) and isinstance(answer, dict):
         made = {
             key: _whether_wrong(expected[key], value) if key in expected else value for key, value in answer.items()
@@ -164,11 +164,11 @@ def _ccm_fitted(
     if missing:
         return expected, dict(answer), f"message: {show(missing)} is missing in {show(answer.get('message'))}"
     if "error" in expected or "skipped" in expected:
-        answer = {key: answer.get(key) for key in expected}  # what stays as it was need not be told
+        answer = {key: answer.get(key) for key in expected}  # what stays as it was need not be reported
     fitted = {key: None if expected.get(key, 0) is None and value == "" else value for key, value in answer.items()}
     mapped = vector.get("mapped_cidrs") or ()
     if mapped and isinstance(expected.get("actions"), list):
-        # to map what is mapped may be told or not
+        # to map what is mapped may be reported or not
         for side in (expected, fitted):
             side["actions"] = [
                 row for row in side.get("actions") or () if row.get("action") != "map" or row.get("cidr") not in mapped
@@ -204,16 +204,16 @@ def kilo(group: str, vector: Vector, answer: t.Any) -> Verdict:
 
 #: The only words of errors that the file uses as far as it is known; its conventions and the specification name none.
 _KUBESPAN_ERRORS = ("invalid_mac", "invalid_filter")
-#: Groups whose vectors ask for some of what there is to say; in all others a field that is missing is empty.
+#: Groups whose vectors ask for a part of the fields; in all others a field that is missing is empty.
 _KUBESPAN_SELECTED = ("nft_targets", "mss_clamp", "fwmark", "ip_rules", "affiliate_merge", "config")
 #: Fields of which a vector names what it asks for; all others are whole.
 _KUBESPAN_PARTS = ("effective", "effective_subset", "loaded")
 
 
 def kubespan(group: str, vector: Vector, answer: t.Any) -> Verdict:
-    """Results stand alongside the input: what the adapter answers is compared with the fields of the same name.
+    """Results are alongside the input: what the adapter answers is compared with the fields of the same name.
 
-    Of an error without a known word only counts that there is one. Messages to a device are compared by what they do to it.
+    An error without a known code counts as an error only. Messages to a device are compared by what they do to it.
     """
     if not isinstance(answer, dict) or not answer:
         return Verdict("failed", "the adapter answers no fields")
@@ -253,7 +253,7 @@ _APINET_IGNORED = ("resourceVersion", "generation", "managedFields", "creationTi
 
 
 def apinet(group: str, vector: Vector, answer: t.Any) -> Verdict:
-    """The final state of both servers; <now> stands for any time; uids that are not given are free."""
+    """The final state of both servers; <now> is any time; uids that are not given are free."""
     expected = vector.get("expect")
     if not isinstance(expected, dict) or "apinet_after" not in expected:
         return _graded(vector, covers(expected, answer))
@@ -294,7 +294,7 @@ def _named(item: t.Mapping[str, t.Any], labels: bool) -> dict[str, t.Any]:
 
 
 def _now(value: t.Any) -> t.Any:
-    """Any time stamp under a name that holds one becomes the word <now>."""
+    """Any time stamp under a name that holds one becomes the text <now>."""
     if isinstance(value, dict):
         return {key: "<now>" if item and _is_time(key, item) else _now(item) for key, item in value.items()}
     return [_now(item) for item in value] if isinstance(value, list) else value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-#: Every vector is counted under exactly one word.
+#: Every vector is counted under exactly one result.
 WORDS = (
     "passed",  # the answer is what the vector expects
     "failed",  # it is not, or the adapter crashed
@@ -16,9 +16,9 @@ WORDS = (
     "internal",  # it tests the inside of a daemon that a converge run does not have
     "ruled",  # a decision makes the expected answer impossible
     "preferred",  # quirk: the answer is what the specification prefers
-    "upstream",  # quirk: the answer is what the original does
-    "deviates",  # quirk without a preferred answer: ours differs from the original, on purpose
-    "optional_failed",  # an optional vector whose answer differs
+    "upstream",  # quirk: the answer is what upstream does
+    "deviates",  # quirk without a preferred answer: the answer differs from upstream on purpose
+    "optional_failed",  # an optional vector with another answer
 )
 
 
@@ -35,7 +35,7 @@ class Ruled(Exception):
 
 
 class Verdict(t.NamedTuple):
-    """One vector's word and, where it did not pass, why."""
+    """One vector's result and, where it did not pass, why."""
 
-    word: str
+    result: str
     message: str = ""

@@ -114,7 +114,7 @@ def load_handlers(system: str, content: t.Mapping[str, t.Any] | None = None) -> 
 
 
 class _Broken(dict[str, t.Any]):
-    """Stands in for the table of an adapter that cannot be loaded, so that this shows in every result."""
+    """Replaces the table of an adapter that cannot be loaded, so that this shows in every result."""
 
     def __init__(self, message: str) -> None:
         super().__init__()
@@ -156,8 +156,8 @@ Row = tuple[str, t.Mapping[str, t.Any], Verdict]
 def _count(rows: t.Sequence[Row]) -> dict[str, t.Any]:
     counts: dict[str, t.Any] = _words(rows)
     counts["failing"] = _ids(rows, "failed")
-    for word in ("unhandled", "ruled", "internal", "deviates", "optional_failed"):
-        counts[f"{word}_ids"] = _ids(rows, word)
+    for result in ("unhandled", "ruled", "internal", "deviates", "optional_failed"):
+        counts[f"{result}_ids"] = _ids(rows, result)
     counts["messages"] = {ident: verdict.message for ident, _vector, verdict in rows if verdict.message}
     parts: dict[str, list[Row]] = {}
     for row in rows:
@@ -172,23 +172,23 @@ def _count(rows: t.Sequence[Row]) -> dict[str, t.Any]:
 def _words(rows: t.Sequence[Row]) -> dict[str, t.Any]:
     words: dict[str, t.Any] = dict.fromkeys(WORDS, 0)
     for _ident, _vector, verdict in rows:
-        words[verdict.word] += 1
+        words[verdict.result] += 1
     words["total"] = len(rows)
     return words
 
 
-def _ids(rows: t.Sequence[Row], word: str) -> list[str]:
-    return [ident for ident, _vector, verdict in rows if verdict.word == word]
+def _ids(rows: t.Sequence[Row], result: str) -> list[str]:
+    return [ident for ident, _vector, verdict in rows if verdict.result == result]
 
 
 def table(report: Report) -> t.Iterator[str]:
     """The printed counts: one line a group, failures with their reason below."""
     for system, groups in report.items():
         for group, counts in groups.items():
-            shown = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word])
+            shown = ", ".join(f"{counts[result]} {result}" for result in WORDS if counts[result])
             yield f"{system} {group}: {shown or 'nothing'}"
             for name, part in counts.get("components", {}).items():
-                inner = ", ".join(f"{part[word]} {word}" for word in WORDS if part[word])
+                inner = ", ".join(f"{part[result]} {result}" for result in WORDS if part[result])
                 yield f"    component {name}: {inner}"
             for ident in counts["failing"]:
                 yield f"    failed {ident}: {counts['messages'].get(ident, '')}"

@@ -41,7 +41,7 @@ def test_our_vectors_meet_the_requirements() -> None:
 def test_every_vector_is_counted_once() -> None:
     for groups in run.run(HERE / "vectors").values():
         for group in groups.values():
-            assert sum(group[word] for word in WORDS) == group["total"] > 0
+            assert sum(group[result] for result in WORDS) == group["total"] > 0
 
 
 def test_a_failing_vector_fails(tmp_path: pathlib.Path) -> None:
@@ -88,14 +88,14 @@ def test_nested_groups_and_missing_ids(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "error, word", [(Unhandled("x"), "unhandled"), (Internal("x"), "internal"), (Ruled("4"), "ruled")]
+    "error, result", [(Unhandled("x"), "unhandled"), (Internal("x"), "internal"), (Ruled("4"), "ruled")]
 )
-def test_what_adapters_may_say(error: Exception, word: str) -> None:
+def test_what_adapters_may_say(error: Exception, result: str) -> None:
     def handler(_vector: t.Any) -> t.NoReturn:
         raise error
 
     verdict = run.run_vector("semaphore", "g", GOOD, {"g": handler})
-    assert (verdict.word, verdict.message) == (word, str(error))
+    assert (verdict.result, verdict.message) == (result, str(error))
 
 
 def test_a_broken_adapter_shows_in_every_vector(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,65 +104,65 @@ def test_a_broken_adapter_shows_in_every_vector(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(run.importlib, "import_module", fail)
     verdict = run.run_vector("semaphore", "wg_peers", GOOD, run.load_handlers("semaphore"))
-    assert verdict.word == "failed" and "gone" in verdict.message
+    assert verdict.result == "failed" and "gone" in verdict.message
 
 
 @pytest.mark.parametrize(
-    "answer, word", [({"error": "b"}, "preferred"), ({"error": "a"}, "upstream"), ({"error": "c"}, "failed")]
+    "answer, result", [({"error": "b"}, "preferred"), ({"error": "a"}, "upstream"), ({"error": "c"}, "failed")]
 )
-def test_semaphore_quirks(answer: t.Any, word: str) -> None:
+def test_semaphore_quirks(answer: t.Any, result: str) -> None:
     vector = {"mode": "quirk", "expect": {"error": "a"}, "preferred": {"error": "b"}}
-    assert judge("semaphore", "g", vector, answer).word == word
+    assert judge("semaphore", "g", vector, answer).result == result
 
 
 @pytest.mark.parametrize("system", ["kilo-clustermesh", "newsystem"])
 def test_other_quirks_are_scored_apart(system: str) -> None:
     vector = {"quirk": True, "expect": [1]}
-    assert judge(system, "g", vector, [1]).word == "upstream"
-    assert judge(system, "g", vector, [2]).word == "deviates"
+    assert judge(system, "g", vector, [1]).result == "upstream"
+    assert judge(system, "g", vector, [2]).result == "deviates"
 
 
 def test_optional_vectors_never_fail() -> None:
-    assert judge("ccm", "g", {"optional": True, "expected": 1}, 2).word == "optional_failed"
-    assert judge("apinet", "g", {"level": "optional", "expect": {"a": 1}}, {"a": 2}).word == "optional_failed"
+    assert judge("ccm", "g", {"optional": True, "expected": 1}, 2).result == "optional_failed"
+    assert judge("apinet", "g", {"level": "optional", "expect": {"a": 1}}, {"a": 2}).result == "optional_failed"
 
 
 def test_ccm_rules() -> None:
     vector: dict[str, t.Any] = {"expected": {"actions": [{"action": "a"}, {"action": "b"}]}}
     swapped = {"actions": [{"action": "b", "description": "free"}, {"action": "a"}]}
-    assert judge("ccm", "service_reconcile", vector, swapped).word == "failed"
-    assert judge("ccm", "service_reconcile", dict(vector, order_matters=False), swapped).word == "passed"
+    assert judge("ccm", "service_reconcile", vector, swapped).result == "failed"
+    assert judge("ccm", "service_reconcile", dict(vector, order_matters=False), swapped).result == "passed"
     unwanted = dict(vector, order_matters=False, not_expected=[{"action": "b"}])
-    assert judge("ccm", "service_reconcile", unwanted, swapped).word == "failed"
-    assert judge("ccm", "g", {"expected": 1, "accept_also": [2]}, 2).word == "passed"
+    assert judge("ccm", "service_reconcile", unwanted, swapped).result == "failed"
+    assert judge("ccm", "g", {"expected": 1, "accept_also": [2]}, 2).result == "passed"
     calls = {"expected": {"api_calls": [["DELETE"]], "error": None}, "accept_also": [[]]}
-    assert judge("ccm", "g", calls, {"api_calls": [], "error": None}).word == "passed"
-    assert judge("ccm", "g", calls, {"api_calls": [["POST"]], "error": None}).word == "failed"
+    assert judge("ccm", "g", calls, {"api_calls": [], "error": None}).result == "passed"
+    assert judge("ccm", "g", calls, {"api_calls": [["POST"]], "error": None}).result == "failed"
     said = {"expected": {"message_contains_all": ["one", "two"]}}
-    assert judge("ccm", "g", said, {"message": "POST /x: one; two"}).word == "passed"
-    assert judge("ccm", "g", said, {"message": "one"}).word == "failed"
+    assert judge("ccm", "g", said, {"message": "POST /x: one; two"}).result == "passed"
+    assert judge("ccm", "g", said, {"message": "one"}).result == "failed"
     mapped = {"expected": {"actions": [{"action": "map", "cidr": "192.0.2.1/32"}]}, "mapped_cidrs": ["192.0.2.1/32"]}
-    assert judge("ccm", "service_reconcile", mapped, {"actions": []}).word == "passed"
-    assert judge("ccm", "service_reconcile", dict(mapped, mapped_cidrs=[]), {"actions": []}).word == "failed"
+    assert judge("ccm", "service_reconcile", mapped, {"actions": []}).result == "passed"
+    assert judge("ccm", "service_reconcile", dict(mapped, mapped_cidrs=[]), {"actions": []}).result == "failed"
     peers = {"expected": {"peers": [{"a": 1}, {"b": 2}]}}
     got = {"peers": [{"b": 2, "peer-port": 0, "hold-time": "0s"}, {"a": 1}], "address-pools": []}
-    assert judge("ccm", "metallb_configmap", peers, got).word == "passed"
-    assert judge("ccm", "g", {"compare": "absent", "expected": ["x"]}, {"y": 1}).word == "passed"
-    assert judge("ccm", "g", {"compare": "absent", "expected": ["x"]}, {"x": 1}).word == "failed"
+    assert judge("ccm", "metallb_configmap", peers, got).result == "passed"
+    assert judge("ccm", "g", {"compare": "absent", "expected": ["x"]}, {"y": 1}).result == "passed"
+    assert judge("ccm", "g", {"compare": "absent", "expected": ["x"]}, {"x": 1}).result == "failed"
 
 
 def test_kubespan_compares_the_fields_that_the_adapter_answers() -> None:
     vector = {"mac": "2e:1a:b6:53:81:69", "subnet": "fd7f::/64"}
-    assert judge("kubespan", "g", vector, {"subnet": "fd7f::/64"}).word == "passed"
-    assert judge("kubespan", "g", vector, {"subnet": None}).word == "failed"
-    assert judge("kubespan", "g", vector, {}).word == "failed"
+    assert judge("kubespan", "g", vector, {"subnet": "fd7f::/64"}).result == "passed"
+    assert judge("kubespan", "g", vector, {"subnet": None}).result == "failed"
+    assert judge("kubespan", "g", vector, {}).result == "failed"
     # an error that is expected and does not come is a failure, also where nothing comes instead
     wrong = {"filters": [" "], "error": "invalid_filter"}
-    assert judge("kubespan", "g", wrong, {"result": []}).word == "failed"
-    assert judge("kubespan", "g", wrong, {"error": "invalid_filter"}).word == "passed"
-    assert judge("kubespan", "g", wrong, {"error": "bad_address"}).word == "failed"
-    assert judge("kubespan", "g", {"result": [1]}, {"error": "bad_address"}).word == "failed"
-    assert judge("kubespan", "g", {"error": "no_key"}, {"error": "bad_key_file"}).word == "passed"
+    assert judge("kubespan", "g", wrong, {"result": []}).result == "failed"
+    assert judge("kubespan", "g", wrong, {"error": "invalid_filter"}).result == "passed"
+    assert judge("kubespan", "g", wrong, {"error": "bad_address"}).result == "failed"
+    assert judge("kubespan", "g", {"result": [1]}, {"error": "bad_address"}).result == "failed"
+    assert judge("kubespan", "g", {"error": "no_key"}, {"error": "bad_key_file"}).result == "passed"
 
 
 def test_apinet_final_state() -> None:
@@ -179,12 +179,12 @@ def test_apinet_final_state() -> None:
         "spec": {},
     }
     vector = {"expect": {"apinet_after": [desired], "source_patches": [], "errors": []}}
-    assert judge("apinet", "network", vector, {"apinet_after": [got]}).word == "passed"
-    assert judge("apinet", "network", vector, {"apinet_after": [got, got]}).word == "failed"
+    assert judge("apinet", "network", vector, {"apinet_after": [got]}).result == "passed"
+    assert judge("apinet", "network", vector, {"apinet_after": [got, got]}).result == "failed"
     other = dict(got, metadata=dict(got["metadata"], labels={"a": "b"}))
-    for parts, word in ((["labels"], "failed"), (["existence"], "passed")):
+    for parts, result in ((["labels"], "failed"), (["existence"], "passed")):
         vector["expect"]["assert_only"] = parts
-        assert judge("apinet", "network", vector, {"apinet_after": [other]}).word == word
+        assert judge("apinet", "network", vector, {"apinet_after": [other]}).result == result
 
 
 def test_covers() -> None:
@@ -234,9 +234,9 @@ def test_an_empty_folder_is_no_success(tmp_path: pathlib.Path) -> None:
     "asked, answered, fits",
     [(True, "name_invalid", True), (True, None, False), (False, None, True), (False, "x", False)],
 )
-def test_whether_there_is_an_error_is_answered_by_its_word(asked: bool, answered: t.Any, fits: bool) -> None:
+def test_whether_there_is_an_error_is_answered_by_its_code(asked: bool, answered: t.Any, fits: bool) -> None:
     vector = {"mode": "exact", "expect": {"after": [{"error": asked}]}}
-    assert (judge("semaphore", "global_service", vector, {"after": [{"error": answered}]}).word == "passed") == fits
+    assert (judge("semaphore", "global_service", vector, {"after": [{"error": answered}]}).result == "passed") == fits
 
 
 def test_tables_alongside_the_groups_reach_the_adapter(tmp_path: pathlib.Path) -> None:
@@ -269,7 +269,7 @@ MOVED = {
 
 
 @pytest.mark.parametrize(
-    "operations, word",
+    "operations, result",
     [
         (MOVED["operations"], "passed"),
         (
@@ -287,11 +287,11 @@ MOVED = {
         ([], "failed"),
     ],
 )
-def test_messages_are_judged_by_what_they_do(operations: t.Any, word: str) -> None:
-    assert judge("kubespan", "wireguard_diff", MOVED, {"operations": operations}).word == word
+def test_messages_are_judged_by_what_they_do(operations: t.Any, result: str) -> None:
+    assert judge("kubespan", "wireguard_diff", MOVED, {"operations": operations}).result == result
 
 
 def test_no_message_where_none_is_expected() -> None:
     same = {"existing": MOVED["existing"], "desired": MOVED["existing"], "operations": []}
-    assert judge("kubespan", "wireguard_diff", same, {"operations": []}).word == "passed"
-    assert judge("kubespan", "wireguard_diff", same, {"operations": [to_peer("one", "a", "b")]}).word == "failed"
+    assert judge("kubespan", "wireguard_diff", same, {"operations": []}).result == "passed"
+    assert judge("kubespan", "wireguard_diff", same, {"operations": [to_peer("one", "a", "b")]}).result == "failed"

@@ -47,16 +47,16 @@ COMMON = frozenset(
         "no_requests",
     ]
 )
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def schemas() -> dict[str, dict[str, set[str]]]:
-    """system -> operation or group -> every word of its row that stands in backticks."""
+    """system -> operation or group -> every name of its row in backticks."""
     found: dict[str, dict[str, set[str]]] = {}
     system, general = "", t.cast(set[str], set())
     for line in (HERE / "README.md").read_text("utf-8").splitlines():
         if line.startswith("### "):
-            system, general = _WORD.findall(line)[0] if "kilo" not in line else "kilo-clustermesh", set()
+            system, general = _NAME.findall(line)[0] if "kilo" not in line else "kilo-clustermesh", set()
         if not line.startswith("|"):
             general |= _quoted(line)  # what is said before a table holds for all of its rows
         cells = line.strip().strip("|").split("|")
@@ -69,7 +69,7 @@ def schemas() -> dict[str, dict[str, set[str]]]:
 
 
 def _quoted(line: str) -> set[str]:
-    return {word for text in re.findall(r"`([^`]*)`", line) for word in _WORD.findall(text)}
+    return {name for text in re.findall(r"`([^`]*)`", line) for name in _NAME.findall(text)}
 
 
 def vectors(path: pathlib.Path) -> t.Iterator[tuple[str, dict[str, t.Any]]]:

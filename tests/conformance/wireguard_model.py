@@ -4,7 +4,7 @@
 
 """A WireGuard device as data, to which messages are sent: two lists of messages are the same when they make the same device.
 
-Vectors expect a complete message for each peer that differs; ours carry what differs, since replacing a live peer's ranges leaves
+Vectors expect a complete message for each peer that differs; the collection's carry what differs, since replacing a live peer's ranges leaves
 them without an owner for a moment. What both must have in common is all that the device does afterwards.
 """
 

@@ -26,7 +26,7 @@ HEAD = """\
 Playbooks and variables of a run
 ================================
 
-.. This page is written by tests/run playbooks_page; what it says stands in the playbooks and in playbooks/vars/run_variables.yml.
+.. This page is written by tests/run playbooks_page; its content is from the playbooks and in playbooks/vars/run_variables.yml.
 
 .. contents::
    :local:
@@ -106,7 +106,7 @@ def variables(name: str) -> set[str]:
             for folder in ("defaults", "vars", "tasks")
             for path in sorted((ROOT / "roles" / role / folder).glob("*.yml"))
         ]
-    words = {word for text in texts for word in re.findall(r"(?<![\w./])[a-z_]+", text)}
+    words = {name for text in texts for name in re.findall(r"(?<![\w./])[a-z_]+", text)}
     found = {row for row in ROWS if row in words}
     for other in imported:
         found |= variables(other)

@@ -146,7 +146,7 @@ class Place:
         return found
 
     def report_ready(self, ended):
-        """What a node's agent of the network side does: it says of every interface that it is there."""
+        """What a node's agent of the network side does: it reports of every interface that it is there."""
         path = "/apis/core.apinet.api.onmetal.de/v1alpha1/namespaces/apinet-system/networkinterfaces"
         client = self.client("gcp")
         while not ended.wait(1):
@@ -184,10 +184,10 @@ class Place:
             )
         self._inventory()
 
-    def _start(self, command, word):
+    def _start(self, command, line):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         self._processes.append(process)
-        assert process.stdout.readline() == word, command
+        assert process.stdout.readline() == line, command
         return process.pid
 
     def command(self, *words):

@@ -159,7 +159,7 @@ def test_from_nothing_to_nothing(site, implementation):
     (code,) = node.run("sh", "-c", "ls /usr/local/lib/multicluster-network/mesh/*.pyz").split()
     node.run(sys.executable, "-B", code, "/var/lib/multicluster-network/mesh/dataplane.json")
     assert site.ping(PODS["b"] + ".9", PODS["a"] + ".9") and not site.run("a")["changed"]
-    # foreign things stay
+    # unowned things stay
     node.run("ip", "route", "add", "198.51.100.0/24", "via", UNDERLAY["b"], "table", "180")
     node.run("ip", "rule", "add", "pref", "32400", "fwmark", "0x1/0x1", "lookup", "180")
     for name in "ab":
@@ -197,7 +197,7 @@ def test_rolled_back_it_is_as_before(site, wait_for):
 
 
 def watch(site, name, now=None):
-    """One pass of the watcher; its clock is ours."""
+    """One pass of the watcher; its clock is the test's."""
     shown = dict(site.nodes[name].flow("node.kubespan.watch", "mesh", now))
     return {row["label"]: row for row in shown["peers"]}, shown["written"]
 
@@ -222,7 +222,7 @@ def test_the_second_endpoint_is_tried_and_stays(site, wait_for):
     site.nodes["b"].run("ip", "link", "set", "kubespan", "down")  # or it would find us by itself
     site.run("a")
     assert "192.0.2.99:51820" in node.run("wg", "show", "kubespan", "endpoints")
-    start = float(node.run("date", "+%s.%N")) - 100  # handshakes to come are later than what our clock says until then
+    start = float(node.run("date", "+%s.%N")) - 100  # handshakes to come are later than our clock until then
     rows, dummy = watch(site, "a", start)
     assert rows["b"]["state"] == "unknown" and rows["b"]["last_used_endpoint"] == "192.0.2.99:51820"
     rows, dummy = watch(site, "a", start + 14)
@@ -345,7 +345,7 @@ def test_without_its_key_file_the_device_keeps_the_key_that_others_know(site, wa
 
 def test_others_in_our_place_are_named_before_anything_is_written(site):
     node = site.nodes["a"]
-    for harm, word, undo in (
+    for harm, reason, undo in (
         ("ip rule add pref 32500 fwmark 0x1 lookup 99", "priority_taken", "ip rule del pref 32500"),
         ("ip route add default via 192.0.2.12 table 180", "table_taken", "ip route flush table 180"),
         ("sysctl -q net.ipv4.conf.all.rp_filter=1", "rp_filter_strict", "sysctl -q net.ipv4.conf.all.rp_filter=0"),
@@ -355,7 +355,7 @@ def test_others_in_our_place_are_named_before_anything_is_written(site):
         node.run("sh", "-c", harm)
         before = site.seen("a")
         made = site.run("a")
-        assert word in [refusal["reason"] for refusal in made["refused"]], (harm, made["refused"])
+        assert reason in [refusal["reason"] for refusal in made["refused"]], (harm, made["refused"])
         assert site.seen("a") == before, harm
         node.run("sh", "-c", undo)
     assert not site.run("a")["refused"] and site.run("a")["changed"] is False

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Foreign users of KubeSpan's numbers and names on a real host, found and named."""
+"""Other users of KubeSpan's numbers and names on a real host, found and named."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_an_empty_host_has_none(node):
 
 
 @pytest.mark.parametrize(
-    "commands, level, word, part",
+    "commands, level, reason, part",
     [
         (["ip rule add priority 32500 table 7"], "error", "priority_taken", "IPv4 rule 32500 to table 7"),
         (["ip -6 rule add priority 32501 table 7"], "error", "priority_taken", "IPv6 rule 32501"),
@@ -59,13 +59,13 @@ def test_an_empty_host_has_none(node):
         ),
     ],
 )
-def test_each_is_named(node, commands, level, word, part):
+def test_each_is_named(node, commands, level, reason, part):
     for command in commands:
         node.run(
             *command.split(" ", maxsplit=1)[:1],
             *(command.split(" ", maxsplit=1)[1:] if command.startswith("nft") else command.split()[1:]),
         )
-    mine = [entry for entry in found(node) if entry[1] == word]
+    mine = [entry for entry in found(node) if entry[1] == reason]
     assert any(entry[0] == level and part in entry[2] for entry in mine), found(node)
 
 
@@ -87,7 +87,7 @@ def test_marks_of_iptables(node):
     assert found(node) == []
     node.run("iptables-nft", "-t", "mangle", "-A", "PREROUTING", "-j", "MARK", "--set-xmark", "0x40/0x60")
     node.run("iptables-nft", "-t", "mangle", "-A", "OUTPUT", "-j", "CONNMARK", "--restore-mark")
-    levels = {message.split(" uses")[0]: level for level, _word, message in found(node)}
+    levels = {message.split(" uses")[0]: level for level, _reason, message in found(node)}
     assert levels == {"nftables chain ip mangle PREROUTING": "error", "nftables chain ip mangle OUTPUT": "warning"}
 
 

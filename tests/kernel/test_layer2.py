@@ -1,9 +1,9 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes that stand in for each other on one segment: real keepalived in namespaces on a bridge, and a neighbour who asks.
+"""Nodes that replace each other on one segment: real keepalived in namespaces on a bridge, and a neighbour who asks.
 
-keepalived is started and told of changes as its unit would do it; how the unit does that is a scenario's work (tests/scenario/test_layer2.py).
+keepalived is started and notified of changes as its unit would do it; how the unit does that is a scenario's work (tests/scenario/test_layer2.py).
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Lan:
         return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
     def neighbour(self, address=FOUR):
-        """The node whose hardware the neighbour believes to have an address."""
+        """The node with the hardware that the neighbour believes to have an address."""
         rows = json.loads(sh("ip", "-n", self.space("lan"), "-j", "neighbour", "show", address))
         own = {
             json.loads(sh("ip", "-n", self.space(name), "-j", "link", "show", "up0"))[0]["address"]: name
@@ -233,7 +233,7 @@ def place_fixture(node, folder):
 
 
 def files_of(node):
-    """Names, modes and contents of whatever is ours."""
+    """Names, modes and contents of every owned file."""
     names = "find /etc /usr/local/lib -path '*multicluster*' -exec ls -ld --time-style=+ {} +"
     contents = "cat /etc/multicluster-network/layer2/* /etc/systemd/system/multicluster-layer2* 2>/dev/null | sha256sum"
     return node.run("sh", "-c", f"{names}; {contents}", check=False)
@@ -247,9 +247,9 @@ def test_the_module_writes_what_it_planned_and_takes_it_back(place, flow_failed)
     assert "virtual_router_id 7" in planned["diff"]["after"]
     made = place.flow("speakers.layer2.speaker", request(), False)
     assert made["plan"]["create"] == planned["plan"]["create"] == 5 and not made["refused"]
-    stands = files_of(place)
+    before = files_of(place)
     again = place.flow("speakers.layer2.speaker", request(), False)
-    assert not again["changed"] and files_of(place) == stands
+    assert not again["changed"] and files_of(place) == before
     off = place.flow("speakers.layer2.speaker", request(routes=[{"network": "203.0.113.9/32", "group": 3}]), True)
     assert off["refused"][0]["reason"] == "outside_grant" and "layer2_speaker_networks" in off["refused"][0]["message"]
     assert not place.flow(
@@ -257,13 +257,13 @@ def test_the_module_writes_what_it_planned_and_takes_it_back(place, flow_failed)
         request(routes=[{"network": "203.0.113.9/32", "group": 3}], networks=["203.0.113.0/24"]),
         True,
     )["refused"]
-    for wrong, word in (
+    for wrong, expected in (
         ({"interface": "none0"}, "no interface none0"),
         ({"node": "n2"}, "layer2_speaker_address"),
         ({"node": "n9"}, "not among the nodes"),
         ({"nodes": []}, "one of them is missing"),
     ):
-        with pytest.raises(flow_failed, match=word):
+        with pytest.raises(flow_failed, match=expected):
             place.flow("speakers.layer2.speaker", request(**wrong), False)
     place.run("ip", "link", "add", "other0", "type", "bridge")
     place.run("ip", "address", "add", FOUR + "/24", "dev", "other0")
@@ -296,7 +296,7 @@ def test_one_node_holds_both_families_and_the_next_takes_over(folder, version):
         rest = (second, third)
         lan.settle(second, within=rest)
         lan.settle(second, address=SIX, within=rest)
-        # nobody asked anew: the neighbour was told
+        # nobody asked anew: the neighbour was notified
         deadline = time.monotonic() + SOON
         while (lan.neighbour(), lan.neighbour(SIX)) != (second, second):
             assert time.monotonic() < deadline
@@ -463,7 +463,7 @@ def test_a_node_alone_on_its_segment(folder):
 
 @pytest.mark.takes_long
 def test_a_packet_from_elsewhere_takes_nothing_away(folder):
-    """A neighbour that is no node of the segment says to its holder that it has the highest priority."""
+    """A neighbour that is no node of the segment announces the highest priority to its holder."""
     first = order(GROUP, NAMES)[0]
     with Lan(folder) as lan:
         for name in NAMES:

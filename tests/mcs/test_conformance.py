@@ -41,7 +41,7 @@ def specs(report):
     for spec in json.loads(report.read_text("utf-8"))[0]["SpecReports"]:
         if spec["LeafNodeType"] == "It":
             words = [*spec["ContainerHierarchyTexts"], spec["LeafNodeText"]]
-            name = " ".join(word for word in words if word)
+            name = " ".join(part for part in words if part)
             yield name, spec["State"], spec.get("Failure", {}).get("Message", "")
 
 

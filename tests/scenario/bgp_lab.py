@@ -102,7 +102,7 @@ class Router:
         return [hop["gateway"] for row in rows for hop in row.get("nexthops") or [row] if "gateway" in hop]
 
     def bgp(self, *words):
-        """What the router's daemon says."""
+        """What the router's daemon prints."""
         return json.loads(
             self.sh("vtysh", "--vty_socket", str(self.folder), "-c", " ".join(["show bgp", *words, "json"]))
         )
@@ -183,7 +183,7 @@ def client_behind(fabric, routers, network):
             "route",
             "add",
             network,
-            *(word for router in routers for word in ("nexthop", "via", router.address)),
+            *(part for router in routers for part in ("nexthop", "via", router.address)),
         )
         yield own
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Traces over a lab that is really broken: each cause has its word, its mend works, and nothing is left on a node.
+"""Traces over a lab that is really broken: each cause has its name, its fix works, and nothing is left on a node.
 
 MCN_TRACE=all breaks it in every way (tests/run trace); without it a part of the ways is taken, which runs with make test. MCN_TRACE_KILLS sets how
 many runs are killed, MCN_SEED repeats them.
@@ -93,11 +93,11 @@ def test_a_cause_has_its_name_and_its_fix(fabric, case):
             if case.name in EXAMPLES:
                 line = next(line for line in document["table"] if line.startswith(case.cause + " on "))
                 assert plain(line) in plain(GUIDE.read_text("utf-8")), line
-            if case.mend:
-                assert case.mend.replace("_", " ") in document["findings"][0]["mend"].replace("_", " ")
-                fabric.play(case.mend, variables=ON).ok()
+            if case.fix:
+                assert case.fix.replace("_", " ") in document["findings"][0]["mend"].replace("_", " ")
+                fabric.play(case.fix, variables=ON).ok()
         assert_arrives(fabric, **(lab.HEALS[0] if lab.HEALS else case.asks))
-        if not case.mend:
+        if not case.fix:
             assert nodes_now(fabric)[lab.A]["routes"] == before[lab.A]["routes"]
     except BaseException:
         fabric.play("site", variables=ON)
@@ -105,14 +105,14 @@ def test_a_cause_has_its_name_and_its_fix(fabric, case):
 
 
 def test_what_others_wrote_is_only_shown(fabric):
-    """The comment of a foreign rule, through a node's answer, the report, the console and the page."""
-    word = "{{ lookup('pipe', 'id') }}<script>alert(1)</script>$(id)"
+    """The comment of an unowned rule, through a node's answer, the report, the console and the page."""
+    comment = "{{ lookup('pipe', 'id') }}<script>alert(1)</script>$(id)"
     page = fabric.state / "trace.html"
-    with foreign_rule(fabric, lab.B, f'ip saddr {lab.PODS[lab.A]} drop comment "{word}"'):
+    with foreign_rule(fabric, lab.B, f'ip saddr {lab.PODS[lab.A]} drop comment "{comment}"'):
         run, document = trace(fabric, **lab.PING, trace_page=str(page))
     found = document["findings"][0]
-    assert found["cause"] == "forward_dropped" and word in found["message"], reported(document)
-    assert word in run.out and "uid=" not in run.out + json.dumps(document)
+    assert found["cause"] == "forward_dropped" and comment in found["message"], reported(document)
+    assert comment in run.out and "uid=" not in run.out + json.dumps(document)
     text = page.read_text("utf-8")
     assert "<script>alert" not in text and "&lt;script&gt;alert(1)" in text and "{{ lookup" in text
     assert_arrives(fabric, **lab.PING)
@@ -143,7 +143,7 @@ if WHOLE:
         assert_arrives(fabric, **lab.PING)
 
     def test_verify_and_status_follow_what_does_not_arrive(fabric):
-        """At most so many pairs of nodes. What was found stands where the pair is named, and the page has a picture of its way."""
+        """At most so many pairs of nodes. What was found is where the pair is named, and the page has a picture of its way."""
         folder = fabric.state / "followed"
         with next(one for one in lab.BREAKS if one.name == "forward_dropped_by_policy").broken(fabric):
             broken = nodes_now(fabric)
@@ -210,7 +210,7 @@ def test_a_node_that_does_not_answer_is_not_read_and_the_rest_is(fabric):
     )
 
 
-def test_a_limit_says_what_it_leaves_out(fabric):
+def test_a_limit_reports_what_it_leaves_out(fabric):
     run, document = trace(fabric, "--limit", "aws_nodes", **lab.PING)
     assert "outside of --limit: " + lab.B in run.out
     assert "unknown" in {hop["verdict"] for hop in document["hops"] if hop["where"] == lab.B}, reported(document)

@@ -73,14 +73,14 @@ def held(fabric, node):
     fabric.sh(node, "systemctl", "stop", WATCHER)
 
 
-@breaks("peer_missing", mend="mesh")
+@breaks("peer_missing", fix="mesh")
 def peer_missing(fabric):
     held(fabric, lab.B)
     wg(fabric, lab.B, "peer", peer(fabric, lab.B, lab.A)[0], "remove")
     yield
 
 
-@breaks("allowed_ips_lack_source", mend="mesh")
+@breaks("allowed_ips_lack_source", fix="mesh")
 def allowed_ips_lack_source(fabric):
     held(fabric, lab.B)
     key, row = peer(fabric, lab.B, lab.A)
@@ -95,7 +95,7 @@ def allowed_ips_lack_source(fabric):
     yield
 
 
-@breaks("route_missing", mend="mesh")
+@breaks("route_missing", fix="mesh")
 def rule_missing(fabric):
     """The rule that leads marked packets to the mesh's table."""
     held(fabric, lab.A)
@@ -113,7 +113,7 @@ def table_missing(fabric):
     fabric.play("mesh", variables=MESH).ok()
 
 
-@breaks("not_explained", asks=SIX, mend=None)
+@breaks("not_explained", asks=SIX, fix=None)
 def marking_missing(fabric):
     """The sets are full, and no rule looks at them."""
     held(fabric, lab.A)
@@ -128,14 +128,14 @@ def marking_missing(fabric):
     fabric.play("mesh", variables=MESH).ok()
 
 
-@breaks("route_missing", mend="mesh", name="table_of_routes_empty")
+@breaks("route_missing", fix="mesh", name="table_of_routes_empty")
 def routes_missing(fabric):
     held(fabric, lab.A)
     fabric.sh(lab.A, "ip", "route", "flush", "table", "180")
     yield
 
 
-@breaks("route_missing", asks=SIX, mend="mesh", name="table_of_routes_empty_of_six")
+@breaks("route_missing", asks=SIX, fix="mesh", name="table_of_routes_empty_of_six")
 def routes_missing_six(fabric):
     held(fabric, lab.A)
     fabric.sh(lab.A, "ip", "-6", "route", "flush", "table", "180")
@@ -151,14 +151,14 @@ def rule_shadowed(fabric):
     fabric.sh(lab.A, "ip", "route", "del", "default", "table", "100")
 
 
-@breaks("device_down", mend="mesh")
+@breaks("device_down", fix="mesh")
 def device_down(fabric):
     held(fabric, lab.B)
     fabric.sh(lab.B, "ip", "link", "set", "kubespan", "down")
     yield
 
 
-@breaks("device_missing", mend="mesh")
+@breaks("device_missing", fix="mesh")
 def device_missing(fabric):
     held(fabric, lab.A)
     fabric.sh(lab.A, "ip", "link", "del", "kubespan")
@@ -203,9 +203,9 @@ def test_a_cause_has_its_name_and_its_fix(fabric, case):
             assert document["verdict"] != "arrives", reported(document)
             assert document["findings"][0]["cause"] == case.cause, reported(document)
             assert document["findings"][0]["mend"]
-            if case.mend:
-                assert case.mend in document["findings"][0]["mend"]
-                fabric.play(case.mend, variables=MESH).ok()
+            if case.fix:
+                assert case.fix in document["findings"][0]["mend"]
+                fabric.play(case.fix, variables=MESH).ok()
         assert_arrives(fabric, **(lab.HEALS[0] if lab.HEALS else case.asks), **MESH)
     except BaseException:
         fabric.play("site", variables=MESH)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Other ways to have the same mesh: both families, Calico, what the original left, other inventories, SSH."""
+"""Other ways to have the same mesh: both families, Calico, what upstream left, other inventories, SSH."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ IPPOOL_CRD = {
 
 
 def test_a_device_of_the_original_is_taken_over_only_on_request(fabric):
-    """Decision 1: same names, no mark of ours. Its key and its annotations are the identity that stays."""
+    """Decision 1: same names, no mark of ownership. Its key and its annotations are the identity that stays."""
     node, name = "aws-node-1", "wireguard.gcp"
     fabric.sh(node, "mkdir", "-p", "/var/lib/semaphore-wireguard")
     fabric.sh(node, "sh", "-c", f"umask 077; wg genkey > /var/lib/semaphore-wireguard/{name}.key")
@@ -185,11 +185,18 @@ def test_everything_wrong_with_an_inventory_is_reported_at_once_before_anything_
     with fabric.witness() as writes:
         run = fabric.play("site", inventory=inventory)
     assert run.rc != 0 and not writes
-    for word in ("pod_subnet_overlap", "port_out_of_range", "device_name_too_long", "device_alias", "nonsense", "asw"):
-        assert word in run.out, word
+    for reason in (
+        "pod_subnet_overlap",
+        "port_out_of_range",
+        "device_name_too_long",
+        "device_alias",
+        "nonsense",
+        "asw",
+    ):
+        assert reason in run.out, reason
 
 
-def test_teardown_takes_the_pools_too_and_leaves_the_foreign_one(fabric):
+def test_teardown_takes_the_pools_too_and_leaves_the_unowned_one(fabric):
     fabric.play("teardown", variables={"node_dataplane_remove_keys": True}).ok()
     names = fabric.kubectl("aws", "get", "ippools", "-o", "name").split()
     assert names == ["ippool.crd.projectcalico.org/default-pool"]

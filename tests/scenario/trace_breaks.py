@@ -1,10 +1,10 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ways to break a lab, each with the word by which a trace has to call it.
+"""Ways to break a lab, each with the cause that a trace has to name.
 
-Every one of them breaks what it is named after, in kernels and clusters of the lab. Each is a generator: what stands before its ``yield`` breaks,
-what stands behind it takes back what no playbook would.
+Every one of them breaks what it is named after, in kernels and clusters of the lab. Each is a generator: what is before its ``yield`` breaks,
+what is after it takes back what no playbook would.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COREFILE = """.:53 {
 }
 """
 SYSTEM, DNS = "/api/v1/namespaces/kube-system/", "10.3.0.10"
-#: Answers for one name, and says of all others that they do not exist.
+#: Answers for one name, and reports that all others do not exist.
 DNS_SERVER = """
 import socket, struct, sys
 known = b"".join(bytes([len(part)]) + part for part in sys.argv[1].encode().split(b".")) + bytes(1)
@@ -60,12 +60,12 @@ TCP = dict(PING, trace_port=PORT)
 
 
 class Break(t.NamedTuple):
-    """One way to break the lab. mend: the playbook that heals it as the finding says, None where its own second half does."""
+    """One way to break the lab. fix: the playbook that heals it as the finding states, None where its own second half does."""
 
     name: str
     cause: str
     asks: t.Mapping[str, t.Any]
-    mend: str | None
+    fix: str | None
     quick: bool
     deed: t.Callable[[t.Any], t.Iterator[None]]
 
@@ -87,12 +87,12 @@ HEALS: list[t.Mapping[str, t.Any]] = []
 OTHERS: list[Break] = []
 
 
-def breaks(cause, asks=None, mend=None, quick=False, name=None, into=None):
+def breaks(cause, asks=None, fix=None, quick=False, name=None, into=None):
     """A breaker under its own name, or another one."""
 
     def add(function):
         (BREAKS if into is None else into).append(
-            Break(name or function.__name__, cause, asks or PING, mend, quick, function)
+            Break(name or function.__name__, cause, asks or PING, fix, quick, function)
         )
         return function
 
@@ -140,19 +140,19 @@ def uplink_route(fabric, node):
 # --- peers ----------------------------------------------------------------------------------------------------------
 
 
-@breaks("peer_missing", mend="mesh")
+@breaks("peer_missing", fix="mesh")
 def peer_missing_there(fabric):
     wg(fabric, B, "peer", peer(fabric, B, A)[0], "remove")
     yield
 
 
-@breaks("peer_missing", mend="mesh", quick=True)
+@breaks("peer_missing", fix="mesh", quick=True)
 def peer_missing_here(fabric):
     wg(fabric, A, "peer", peer(fabric, A, B)[0], "remove")
     yield
 
 
-@breaks("wrong_key", mend="mesh")
+@breaks("wrong_key", fix="mesh")
 def wrong_key_there(fabric):
     key, row = peer(fabric, B, A)
     other = fabric.sh(B, "sh", "-c", "wg genkey | wg pubkey").strip()
@@ -161,7 +161,7 @@ def wrong_key_there(fabric):
     yield
 
 
-@breaks("wrong_key", mend="mesh")
+@breaks("wrong_key", fix="mesh")
 def wrong_key_here(fabric):
     key, row = peer(fabric, A, B)
     other = fabric.sh(A, "sh", "-c", "wg genkey | wg pubkey").strip()
@@ -170,7 +170,7 @@ def wrong_key_here(fabric):
     yield
 
 
-@breaks("stale_endpoint", mend="mesh")
+@breaks("stale_endpoint", fix="mesh")
 def stale_endpoint(fabric):
     """The other node had this address before; it has none for us, so it cannot call."""
     key, row = peer(fabric, B, A)
@@ -180,7 +180,7 @@ def stale_endpoint(fabric):
     yield
 
 
-@breaks("endpoint_moved", asks=BACKWARDS, mend="mesh")
+@breaks("endpoint_moved", asks=BACKWARDS, fix="mesh")
 def endpoint_moved(fabric):
     """A translation between them gave the caller another port, and forgot it: who answers has learned it, and sends where nobody is."""
     underlay(
@@ -218,19 +218,19 @@ def keys_shared(fabric):
     fabric.play("mesh").ok()
 
 
-@breaks("allowed_ips_lack_source", mend="mesh")
+@breaks("allowed_ips_lack_source", fix="mesh")
 def allowed_ips_lack_source(fabric):
     wg(fabric, B, "peer", peer(fabric, B, A)[0], "allowed-ips", "10.2.99.0/24")
     yield
 
 
-@breaks("allowed_ips_lack_target", mend="mesh")
+@breaks("allowed_ips_lack_target", fix="mesh")
 def allowed_ips_lack_target(fabric):
     wg(fabric, A, "peer", peer(fabric, A, B)[0], "allowed-ips", "10.4.99.0/24")
     yield
 
 
-@breaks("no_handshake", mend="mesh")
+@breaks("no_handshake", fix="mesh")
 def no_handshake(fabric):
     """Two preshared keys that differ: everything that can be read is right."""
     other = "umask 077; wg genpsk > /run/other.psk; wg set {0} peer {1} preshared-key /run/other.psk; rm /run/other.psk"
@@ -292,7 +292,7 @@ def udp_blocked_both_ways(fabric):
 
 @breaks("mtu_black_hole")
 def mtu_black_hole(fabric):
-    """Small packets pass, large ones do not, and nobody says so."""
+    """Small packets pass, large ones do not, and nothing reports it."""
     blocked(fabric, f"ip saddr {ADDRESS[A]} ip daddr {ADDRESS[B]} udp dport 51821 ip length > 1300 drop")
     yield
     open_again(fabric)
@@ -301,13 +301,13 @@ def mtu_black_hole(fabric):
 # --- routing --------------------------------------------------------------------------------------------------------
 
 
-@breaks("route_missing", mend="mesh")
+@breaks("route_missing", fix="mesh")
 def route_missing(fabric):
     fabric.sh(A, "ip", "route", "del", "10.4.0.0/16", "dev", DEVICE[A])
     yield
 
 
-@breaks("route_missing", mend="mesh", name="route_missing_for_the_answer")
+@breaks("route_missing", fix="mesh", name="route_missing_for_the_answer")
 def route_missing_back(fabric):
     fabric.sh(B, "ip", "route", "del", "10.2.0.0/16", "dev", DEVICE[B])
     yield
@@ -404,13 +404,13 @@ def device_down(fabric):
     fabric.play("mesh").ok()
 
 
-@breaks("device_down", mend="mesh", name="device_down_here")
+@breaks("device_down", fix="mesh", name="device_down_here")
 def device_down_here(fabric):
     fabric.sh(A, "ip", "link", "set", DEVICE[A], "down")
     yield
 
 
-@breaks("device_missing", mend="mesh")
+@breaks("device_missing", fix="mesh")
 def device_missing(fabric):
     fabric.sh(B, "ip", "link", "del", DEVICE[B])
     yield
@@ -516,7 +516,7 @@ def mirror(fabric):
 MIRRORED = {"trace_from": FROM, "trace_to": SERVICE, "trace_port": PORT}
 
 
-@breaks("mirror_missing", asks=MIRRORED, mend="service_mirror", quick=True)
+@breaks("mirror_missing", asks=MIRRORED, fix="service_mirror", quick=True)
 def mirror_missing(fabric):
     name = mirror(fabric)
     address = client(fabric, "aws").get("/api/v1/namespaces/sys-semaphore/services/" + name)["spec"]["clusterIP"]
@@ -525,7 +525,7 @@ def mirror_missing(fabric):
     yield
 
 
-@breaks("mirror_stale", asks=MIRRORED, mend="service_mirror")
+@breaks("mirror_stale", asks=MIRRORED, fix="service_mirror")
 def mirror_stale(fabric):
     """It has an address that is no endpoint of the Service any more."""
     api, base = client(fabric, "aws"), "/api/v1/namespaces/sys-semaphore/endpoints/"
@@ -552,7 +552,7 @@ def kube_proxy_off(fabric):
 NAMED = {"trace_from": FROM, "trace_to": "fluentd.sys-log.svc.cluster.gcp", "trace_port": PORT}
 
 
-@breaks("rewrite_missing", asks=NAMED, mend="coredns_rewrite")
+@breaks("rewrite_missing", asks=NAMED, fix="coredns_rewrite")
 def rewrite_missing(fabric):
     """The Corefile as kubeadm writes it."""
     apply(fabric, "configmaps/coredns", kind="ConfigMap", metadata={"name": "coredns"}, data={"Corefile": COREFILE})
@@ -624,7 +624,7 @@ def name_unknown(fabric):
 
 @breaks("policy_lacks_source", asks=TCP)
 def policy_lacks_source(fabric):
-    """A policy that names ranges, without that of the source; a rule stands for the CNI that enforces it."""
+    """A policy that names ranges, without that of the source; a rule replaces the CNI that enforces it."""
     body = {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -655,9 +655,9 @@ def set_label(fabric, value):
     client(fabric, "aws").merge_patch("/api/v1/namespaces/default/pods/web", body, "test")
 
 
-@breaks("policy_lacks_source", asks=TCP, mend="network_sets", name="policy_whose_set_lacks_the_source")
+@breaks("policy_lacks_source", asks=TCP, fix="network_sets", name="policy_whose_set_lacks_the_source")
 def policy_whose_set_lacks_the_source(fabric):
-    """A policy of Calico that names a set of ours, and the set was made before the pod. The double enforces as Felix would."""
+    """A policy of Calico that names an owned set, and the set was made before the pod. The double enforces as Felix would."""
     api = client(fabric, "gcp")
     for plural, kind, scope in (
         ("globalnetworksets", "GlobalNetworkSet", "Cluster"),
@@ -696,7 +696,7 @@ def policy_whose_set_lacks_the_source(fabric):
 
 @breaks("forward_dropped", into=OTHERS)
 def lost_before_the_tunnel(fabric):
-    """A filter behind every hook of ours: the mark is still on the packet."""
+    """A filter behind every hook of the fabric: the mark is still on the packet."""
     nft(
         fabric,
         A,
@@ -780,7 +780,7 @@ def prohibited_by_a_rule(fabric):
 
 @breaks("not_explained", into=OTHERS)
 def dropped_by_traffic_control(fabric):
-    """Of the kernel's queues no trace event tells."""
+    """Of the kernel's queues there is no trace event."""
     fabric.sh(A, "tc", "qdisc", "add", "dev", DEVICE[A], "root", "bfifo", "limit", "1")
     yield
     fabric.sh(A, "tc", "qdisc", "del", "dev", DEVICE[A], "root")

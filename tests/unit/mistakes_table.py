@@ -25,7 +25,7 @@ class Mistake(t.NamedTuple):
     name: str
     where: str
     variable: str
-    says: tuple[str, ...]
+    expected: tuple[str, ...]
     old: str = ""
     new: str = ""
     files: t.Mapping[str, str] = {}

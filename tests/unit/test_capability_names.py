@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One name for each capability, wherever people meet it; and whoever writes a former one is told the present one."""
+"""One name for each capability, wherever people meet it; and whoever writes a former one gets the present one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mistakes_table import GOOD
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE, KNOWN = run_variables(), known_variables()
 FORMER = TABLE["former"]
-#: Capabilities whose modules bear other names: there is one for each half of their work.
+#: Capabilities with modules of other names: there is one for each half of their work.
 SEVERAL_MODULES = {"tenants": "apinet_sync", "clustermesh": "clustermesh_peers", "mcs": "service_imports"}
 
 
@@ -74,8 +74,8 @@ def test_what_follows_clusters_asks_for_playbooks_by_it():
 
 
 def test_nothing_is_called_as_it_was():
-    for word in FORMER["capabilities"]:
-        assert not (ROOT / "playbooks" / (word + ".yml")).exists() and not (ROOT / "roles" / word).exists()
+    for name in FORMER["capabilities"]:
+        assert not (ROOT / "playbooks" / (name + ".yml")).exists() and not (ROOT / "roles" / name).exists()
     assert not [
         name
         for name in KNOWN.names
@@ -150,7 +150,7 @@ def test_words_that_only_look_so_are_left_alone(tmp_path):
     assert findings(tmp_path, {"group_vars/all.yml": rows}) == ([], [])
 
 
-def test_the_command_line_is_told_too(tmp_path):
+def test_the_command_line_is_checked_too(tmp_path):
     (finding,) = findings(tmp_path, {}, {"coredns_state": "absent"})[0]
     assert (finding["where"], finding["reason"]) == ("command line", "former_name")
 
@@ -244,7 +244,7 @@ def test_a_former_tag_is_named_instead_of_doing_nothing(tag, new, tmp_path):
     ],
 )
 def test_each_part_of_adopt_has_a_tag_of_its_own(tag, stays, tmp_path):
-    """As the guide says; leaving one out must not leave out the other."""
+    """As in the guide; leaving one out must not leave out the other."""
     code, shown = play(tmp_path, "multicluster.network.adopt", "--list-tasks")
     assert code == 0 and all(
         name in shown for name in ("Probe the API servers and move the address", "Set provider ID, addresses")

@@ -83,7 +83,7 @@ PROMISES = [
     ),
     (
         "awx",
-        "A slice whose own plan differs changes nothing",
+        "A slice with another plan changes nothing",
         "tests/api/test_slices.py",
         "test_a_slice_that_plans_something_else_visits_nobody_and_keeps_nobody",
     ),

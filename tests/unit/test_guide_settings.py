@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The table of the originals' settings and ours: every one of theirs is in it, and every one of ours exists."""
+"""The table of upstream settings and the collection's: every upstream one is in it, and every one of the collection exists."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ansible_collections.multicluster.network.plugins.plugin_utils.known_variabl
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = re.sub(r"(?m)^\.\. _\S+:\n\n", "", (ROOT / "docs" / "docsite" / "rst" / "guide_settings.rst").read_text("utf-8"))
-ORIGINALS = yaml.safe_load((ROOT / "tests" / "fixtures" / "original_settings.yml").read_text("utf-8"))
+UPSTREAM = yaml.safe_load((ROOT / "tests" / "fixtures" / "original_settings.yml").read_text("utf-8"))
 CONTROLLER = "Cloud controller (packet-ccm, metal-ccm, cloud-provider-equinix-metal)"
 #: Of a node's host, as the description of the role's option lists them.
 KUBESPAN = set(
     re.findall(r"C\((kubespan_\w+)\)", str(role_options()["node_dataplane"]["node_dataplane_kubespan"]["description"]))
 ) | {"kubespan_config"}
-OURS = (
+VARIABLES = (
     known_variables().names
     | set(CLUSTER_VARIABLES)
     | set(ACCESS_OPTIONS)
@@ -51,15 +51,15 @@ def names(cell):
     return re.findall(r"``([^`]+)``", cell)
 
 
-@pytest.mark.parametrize("system", ORIGINALS)
+@pytest.mark.parametrize("system", UPSTREAM)
 def test_every_setting_of_an_original_is_in_its_table_once(system):
-    assert sorted(name for row in TABLES[system] for name in names(row[0])) == sorted(ORIGINALS[system])
+    assert sorted(name for row in TABLES[system] for name in names(row[0])) == sorted(UPSTREAM[system])
 
 
-@pytest.mark.parametrize("system", ORIGINALS)
-def test_every_setting_of_ours_exists(system):
+@pytest.mark.parametrize("system", UPSTREAM)
+def test_every_setting_of_the_collection_exists(system):
     for theirs, owned, remark in TABLES[system]:
-        assert set(names(owned)) <= OURS, theirs
+        assert set(names(owned)) <= VARIABLES, theirs
         assert names(owned) or (owned == "none" and remark), theirs
 
 
@@ -75,14 +75,14 @@ def test_the_reader_of_configurations_knows_every_row(program):
 
 
 def test_every_table_has_a_reader():
-    assert sorted(program.title for program in PROGRAMS.values()) == sorted(ORIGINALS)
+    assert sorted(program.title for program in PROGRAMS.values()) == sorted(UPSTREAM)
 
 
 def test_there_are_no_other_tables_but_the_one_of_levels():
-    assert set(TABLES) - set(ORIGINALS) == {"Log levels"} and len(TABLES["Log levels"]) == 4
+    assert set(TABLES) - set(UPSTREAM) == {"Log levels"} and len(TABLES["Log levels"]) == 4
 
 
 def test_what_the_controllers_settings_are_read_from_is_listed():
     """The code that reads them has the same names."""
     read = {name for item in SETTINGS for name in item.variables + item.keys}
-    assert read == {name for name in ORIGINALS[CONTROLLER] if not name.startswith("--")}
+    assert read == {name for name in UPSTREAM[CONTROLLER] if not name.startswith("--")}

@@ -75,11 +75,13 @@ def test_playbooks_roles_and_plugins_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_variables_exist(page, known):
-    for word in sorted(set(re.findall(r"(?<![\w/.-])[a-z]+_[a-z0-9_]+(?![\w/-])", page.read_text("utf-8")))):
-        owned = any(word.startswith(role + "_") for role in ROLES) or word.startswith(("multicluster_", "kubespan_"))
-        prefix = word.endswith("_") and word[:-1] in ROLES + ["multicluster"]
-        if owned and word not in ROLES and word not in INVENTED and not prefix:
-            assert word in known, f"nothing knows the variable {word}"
+    for variable in sorted(set(re.findall(r"(?<![\w/.-])[a-z]+_[a-z0-9_]+(?![\w/-])", page.read_text("utf-8")))):
+        owned = any(variable.startswith(role + "_") for role in ROLES) or variable.startswith(
+            ("multicluster_", "kubespan_")
+        )
+        prefix = variable.endswith("_") and variable[:-1] in ROLES + ["multicluster"]
+        if owned and variable not in ROLES and variable not in INVENTED and not prefix:
+            assert variable in known, f"nothing knows the variable {variable}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
@@ -141,7 +143,7 @@ def glossary_terms():
     return [line.strip() for line in text.split(".. glossary::", 1)[1].splitlines() if re.match(r"   \S", line)]
 
 
-def test_the_glossary_has_every_word_of_the_first_examples():
+def test_the_glossary_has_every_term_of_the_first_examples():
     """The grants that the first inventory names, every capability, and words that only this project's ancestors used."""
     terms, table = glossary_terms(), yaml.safe_load((ROOT / "playbooks" / "vars" / "run_variables.yml").read_text())
     text = (ROOT / "docs" / "docsite" / "rst" / "guide_glossary.rst").read_text("utf-8")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nodes of the lab have of the world: each shipped topology has it on some node, and it is what the lab's documentation says."""
+"""What nodes of the lab have of the world: each shipped topology has it on some node, and it is what the lab's documentation lists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shipped(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_default_topology_is_like_the_world(name):
     made = topology.parse(shipped(name))
-    likes = {word for node in made.nodes for word in node.like}
+    likes = {kind for node in made.nodes for kind in node.like}
     six = any(":" in cidr for cluster in made.clusters for cidr in cluster.pod_cidrs)
     assert likes == set(world.KINDS) - ({world.NO_IPV6} if six else set()), "IPv6 is off where no range is of it"
     assert six or any(node.more_addresses for node in made.nodes)
@@ -51,7 +51,7 @@ def test_the_tables_are_a_cnis_and_leave_out_the_other_clusters_ranges_alone(nam
     assert world.tables(made, cluster, made.node("aws-node-1")) == ""
 
 
-def test_a_word_that_nothing_is_like_is_refused():
+def test_a_kind_that_nothing_is_like_is_refused():
     wrong = copy.deepcopy(shipped("two"))
     wrong["clusters"]["aws"]["nodes"]["aws-node-1"]["like"] = ["cilium"]
     with pytest.raises(LabError, match="node aws-node-1 is like cilium; it may be like masquerade, forward-drop"):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Mistakes that people make in an inventory, each as a file: `validate` names the place, the user's variable, the cause and the mend."""
+"""Mistakes that people make in an inventory, each as a file: `validate` names the place, the user's variable, the cause and the fix."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_good_inventory_is_good(tmp_path):
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=ids)
-def test_a_mistake_is_named_with_its_mend(mistake, tmp_path):
+def test_a_mistake_is_named_with_its_fix(mistake, tmp_path):
     assert mistake.old in GOOD, "the example changed"
     inventories.write(
         tmp_path,
@@ -44,7 +44,7 @@ def test_a_mistake_is_named_with_its_mend(mistake, tmp_path):
         begin = f"{mistake.where}: {mistake.variable}: "
         said = [text for text in warnings if text.startswith(begin)]
         assert errors == []
-    assert any(all(text in message for text in mistake.says) for message in said), (errors, warnings)
+    assert any(all(text in message for text in mistake.expected) for message in said), (errors, warnings)
 
 
 def test_a_secret_of_the_wrong_type_is_not_shown(tmp_path):
@@ -95,7 +95,7 @@ def test_the_table_has_no_mistake_twice():
 
 
 @pytest.mark.parametrize("name", ["mesh_network", "tenants_db", "status_page_url", "control_plane_address_xyz"])
-def test_a_name_that_is_near_to_none_of_ours_gets_no_suggestion(name, tmp_path):
+def test_a_name_that_is_near_to_none_of_the_collection_gets_no_suggestion(name, tmp_path):
     inventories.write(tmp_path, {"hosts.yml": GOOD, "group_vars/all.yml": f"{name}: 1\n"})
     (finding,) = inventories.validate([tmp_path])[0]
     assert (
@@ -170,7 +170,7 @@ def test_the_last_of_two_inventories_takes_all_hosts(tmp_path):
         assert text in finding["message"]
 
 
-def test_the_mend_that_is_named_mends_it(tmp_path):
+def test_the_fix_that_is_named_works(tmp_path):
     sources = two_kubesprays(tmp_path, {"a1": "10.66.23.31"}, {"g1": "10.22.22.27"})
     for cluster in ("aws", "gcp"):
         inventories.write(
@@ -220,7 +220,7 @@ def test_an_overlay_that_names_hosts_again_is_no_mistake(tmp_path):
     assert inventories.validate([tmp_path / "base", tmp_path / "overlay"])[:2] == ([], [])
 
 
-def test_an_inventory_with_a_password_says_nothing_of_itself(tmp_path):
+def test_an_inventory_with_a_password_shows_nothing_of_itself(tmp_path):
     vault = "$ANSIBLE_VAULT;1.1;AES256\n3333\n"
     inventories.write(tmp_path, {"base/hosts.yml": GOOD, "more/hosts.ini": "[spare]\nx1\n"})
     inventories.write(tmp_path, {"more/group_vars/spare.yml": vault})
@@ -269,7 +269,7 @@ def test_variables_of_others_are_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("pattern", ["status_page_url", "status_page_*"])
-def test_a_variable_that_only_looks_like_ours_can_be_declared_so(pattern, tmp_path):
+def test_a_variable_that_only_looks_known_can_be_declared_so(pattern, tmp_path):
     inventories.write(tmp_path, {"hosts.yml": GOOD, "group_vars/all.yml": "status_page_url: x\n"})
     (finding,) = inventories.validate([tmp_path])[0]
     assert "multicluster_foreign_variables: ['status_page_url']" in finding["message"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What users are told to install is what the collection imports, and the other way round."""
+"""What users are asked to install is what the collection imports, and the other way round."""
 
 from __future__ import annotations
 
@@ -176,11 +176,11 @@ def test_other_collections_are_declared_where_they_are_imported() -> None:
     assert {".".join(pair) for pair in used - {own}} == set(galaxy.get("dependencies") or {})
 
 
-def test_the_guide_says_what_the_controller_needs() -> None:
+def test_the_guide_lists_what_the_controller_needs() -> None:
     """``pip install`` of the first guide is what execution environments install, but for what few kubeconfigs need, which it names."""
     text = (ROOT / "docs" / "docsite" / "rst" / "guide_start.rst").read_text("utf-8")
     line = next(line for line in text.splitlines() if "pip install 'ansible-core" in line)
-    said = {distribution(word.strip("'")) for word in line.split("pip install", 1)[1].split()} - {"ansible-core"}
+    said = {distribution(name.strip("'")) for name in line.split("pip install", 1)[1].split()} - {"ansible-core"}
     assert set(declared()) - said == {"kubernetes"} and said <= set(declared())
     assert (
         "A kubeconfig with ``exec`` or an ``auth-provider`` (EKS, GKE, AKS, OIDC) needs the package ``kubernetes`` (25), too"

@@ -48,7 +48,7 @@ TEXTS = {
 }
 
 
-#: Written on the command line of one playbook, which says itself when it is not what it should be.
+#: Written on the command line of one playbook, which reports itself when it is not what it should be.
 PLAIN = ("cluster",)
 
 
@@ -59,7 +59,7 @@ def without_comments(text: str) -> str:
 def words(text: str) -> set[str]:
     """Names as variables are written, not those in paths or dotted names."""
     found = re.findall(r"(?<![\w./-])[a-z]+_[a-z0-9_]+(?![\w/(-])", without_comments(text))
-    return {word for word in found if word.startswith(PREFIXES) and word not in PLUGINS}
+    return {name for name in found if name.startswith(PREFIXES) and name not in PLUGINS}
 
 
 #: Words that are values or files, not variables.
@@ -134,7 +134,7 @@ def test_what_ansible_reads_before_it_knows_hosts_comes_from_the_command_line():
 
 
 def test_defaults_are_those_of_the_playbooks():
-    """A row's default is what every `| default(...)` of a playbook says."""
+    """A row's default is what every `| default(...)` of a playbook has."""
     said: dict[str, set[str]] = {}
     for path, text in TEXTS.items():
         if path in PLAYBOOKS and path.name != "survey.yml":
@@ -147,8 +147,8 @@ def test_defaults_are_those_of_the_playbooks():
     }
 
 
-def test_what_the_role_says_of_a_variable_of_all_roles():
-    """multicluster_lock, _fabric and others stand in defaults of roles."""
+def test_what_the_role_has_of_a_variable_of_all_roles():
+    """multicluster_lock, _fabric and others are in defaults of roles."""
     said: dict[str, set[str]] = {}
     for path, text in TEXTS.items():
         if path.parent.name == "defaults":
@@ -209,8 +209,8 @@ def test_of_every_role_it_is_said_where_its_options_are_read():
     assert set(read_at["host"]["options"]) <= {name for options in ROLES.values() for name in options}
 
 
-def test_names_of_kubespray_are_not_ours():
-    """All of kubespray's variables of CoreDNS: one of them begins as ours do."""
+def test_names_of_kubespray_are_unknown():
+    """All of kubespray's variables of CoreDNS: one of them begins like one of the collection."""
     kubespray = {
         "coredns_additional_configs",
         "coredns_additional_error_config",
@@ -265,10 +265,10 @@ IN_GUIDES |= {"multicluster_pool_addresses", "multicluster_pool_addresses_used",
 )
 def test_guides_name_variables_that_exist(page):
     said = {
-        word
-        for word in re.findall(r"(?<![\w/.-])[a-z]+_[a-z0-9_]+(?![\w/-])", page.read_text("utf-8"))
-        if word.startswith(PREFIXES)
+        name
+        for name in re.findall(r"(?<![\w/.-])[a-z]+_[a-z0-9_]+(?![\w/-])", page.read_text("utf-8"))
+        if name.startswith(PREFIXES)
     }
     known = KNOWN.names | PLUGINS | IN_GUIDES
-    unknown = {word for word in said if word not in known and not word.endswith("_")}
+    unknown = {name for name in said if name not in known and not name.endswith("_")}
     assert not unknown, "nothing knows these variables"

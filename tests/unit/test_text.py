@@ -14,7 +14,7 @@ import pytest
 
 PLUGINS = pathlib.Path(__file__).resolve().parents[2] / "plugins"
 SOURCES = sorted(PLUGINS.rglob("*.py"))
-#: Of the functions of re, where the flags stand.
+#: Of the functions of re, where the flags are.
 FUNCTIONS = {
     "compile": 1,
     "match": 2,
@@ -35,7 +35,7 @@ FOLDED = {
     "_plan/outcome.py",
     "_tenants/load_balancers.py",
     "_tenants/options.py",  # our own words
-    "_mesh/kilo/peers.py",  # an object's name, which has to be the original's
+    "_mesh/kilo/peers.py",  # an object's name, which has to be upstream's
     "_mesh/fabric/variables.py",
     "_mesh/fabric/names.py",  # for "did you mean"
     "_status/redact.py",  # hexadecimal digits
@@ -49,7 +49,7 @@ def trees() -> t.Iterator[tuple[str, str, ast.AST]]:
 
 
 def unsafe_patterns(tree: ast.AST) -> list[int]:
-    """Lines of regular expressions whose meaning reaches beyond ASCII."""
+    """Lines of regular expressions with a meaning beyond ASCII."""
     found = []
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FUNCTIONS):
@@ -59,7 +59,10 @@ def unsafe_patterns(tree: ast.AST) -> list[int]:
         place = FUNCTIONS[node.func.attr]
         flags = [
             ast.dump(one)
-            for one in [*node.args[place : place + 1], *(word.value for word in node.keywords if word.arg == "flags")]
+            for one in [
+                *node.args[place : place + 1],
+                *(keyword.value for keyword in node.keywords if keyword.arg == "flags"),
+            ]
         ]
         said = "".join(
             one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant) and isinstance(one.value, str)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Each word for why a packet does not arrive has a row in the guide, and something in the lab that is broken so."""
+"""Each cause for why a packet does not arrive has a row in the guide, and something in the lab that is broken so."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ ALONE = {"translation_missing": "test_overlap.py"}
 def rows():
     """The words of the table's first column."""
     table = GUIDE[GUIDE.index("\nThe causes\n") : GUIDE.index("\nFive of them")]
-    return [word for line in re.findall(r"(?m)^   \* - (``.*)$", table) for word in re.findall(r"``([a-z_]+)``", line)]
+    return [
+        cause for line in re.findall(r"(?m)^   \* - (``.*)$", table) for cause in re.findall(r"``([a-z_]+)``", line)
+    ]
 
 
 def broken():
@@ -38,15 +40,15 @@ def broken():
                     for one in node.decorator_list
                     if isinstance(one, ast.Call) and getattr(one.func, "id", "") == "breaks"
                 ]
-                found.update(word for call in calls for word in call.args[0].value.split())
+                found.update(cause for call in calls for cause in call.args[0].value.split())
     return found
 
 
-def test_each_word_has_one_row_in_the_guide():
+def test_each_cause_has_one_row_in_the_guide():
     assert sorted(rows()) == sorted(MENDS)
 
 
-def test_each_word_is_broken_in_the_lab():
+def test_each_cause_is_broken_in_the_lab():
     assert broken() | set(ALONE) == set(MENDS)
     for cause, name in ALONE.items():
         assert f'"{cause}"' in (ROOT / "tests" / "scenario" / name).read_text("utf-8"), cause

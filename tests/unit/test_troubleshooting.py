@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The guide "Troubleshooting" has every word that checks of the inventory, the mesh and preflight say, and no other."""
+"""The guide "Troubleshooting" has every reason that checks of the inventory, the mesh and preflight give, and no other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MESH = (
     "topology/semaphore",
     "semaphore/peers",
 )
-#: Words of checks that people do not meet: another one comes first, or a module alone says them.
+#: Reasons of checks that people do not meet: another one comes first, or a module alone gives them.
 INNER = {"name_invalid"}
 #: Names of calls whose reason is an argument, and which one.
 CALLS = {"Finding": 2, "ValueRefused": 0, "Refusal": 1, "note": 2, "_report": 1, "say": 3}
@@ -47,20 +47,20 @@ def words(path: pathlib.Path) -> set[str]:
         elif isinstance(node, ast.Yield) and isinstance(node.value, ast.Tuple) and len(node.value.elts) == 3:
             second = node.value.elts[1]
             found |= {second.value} if isinstance(second, ast.Constant) and isinstance(second.value, str) else set()
-    return {word for word in found if re.fullmatch(r"[a-z]+(_[a-z]+)+", word)}
+    return {reason for reason in found if re.fullmatch(r"[a-z]+(_[a-z]+)+", reason)}
 
 
 FILES = [*(UTILS / "_mesh" / (name + ".py") for name in MESH), UTILS / "_status" / "preflight.py"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_every_word_has_its_row(path):
+def test_every_reason_has_its_row(path):
     assert words(path), "the words are said in another way now"
-    missing = {word for word in words(path) - INNER if f"``{word}``" not in SAID}
+    missing = {reason for reason in words(path) - INNER if f"``{reason}``" not in SAID}
     assert not missing, "add rows to guide_troubleshooting.rst"
 
 
-def test_every_word_of_an_api_server_has_its_row():
+def test_every_reason_of_an_api_server_has_its_row():
     source = (UTILS / "_kubernetes" / "errors.py").read_text("utf-8")
     said = set(re.findall(r'(?m)^    reason = "([a-z_]+)"', source))
     assert said, "the file changed"
@@ -74,18 +74,18 @@ def test_every_word_of_an_api_server_has_its_row():
         "invalid",
         "manifest_invalid",
     }
-    assert {word for word in said - unmet if f"``{word}``" not in SAID} == set()
+    assert {reason for reason in said - unmet if f"``{reason}``" not in SAID} == set()
 
 
-def test_every_word_of_the_guide_is_said_by_something():
+def test_every_reason_of_the_guide_is_given_by_something():
     code = "\n".join(
         path.read_text("utf-8")
         for folder in ("plugins", "roles")
         for path in (ROOT / folder).rglob("*.*")
         if path.suffix in (".py", ".yml")
     )
-    for word in re.findall(r"``([a-z]+(?:_[a-z]+)+)``", SAID):
-        assert re.search(rf"\b{word}\b", code), word
+    for reason in re.findall(r"``([a-z]+(?:_[a-z]+)+)``", SAID):
+        assert re.search(rf"\b{reason}\b", code), reason
     for text in (
         "no handshake with",
         "it has no endpoint to send to",

@@ -188,7 +188,7 @@ def _options(tree: ast.AST) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
         if isinstance(node, ast.Dict):
             pairs = [(key.value, value) for key, value in zip(node.keys, node.values) if isinstance(key, ast.Constant)]
         elif isinstance(node, ast.Call):
-            pairs = [(word.arg, word.value) for word in node.keywords]
+            pairs = [(keyword.arg, keyword.value) for keyword in node.keywords]
         for name, value in pairs:
             if isinstance(name, str) and isinstance(value, ast.Dict):
                 spec = {
@@ -399,8 +399,8 @@ def _books(path: pathlib.Path) -> t.Iterator[tuple[str, dict[str, t.Any]]]:
         while todo:
             task = todo.pop(0)
             todo = [*(task.get("block") or ()), *(task.get("rescue") or ()), *todo]
-            for word in ("include_role", "import_role"):
-                role = task.get("ansible.builtin." + word)
+            for name in ("include_role", "import_role"):
+                role = task.get("ansible.builtin." + name)
                 if role:
                     yield role["name"].rpartition(".")[2], dict(role, **(role.get("apply") or {}))
         for role in play.get("roles") or ():

@@ -83,12 +83,12 @@ def test_endless_answers(certificate: t.Any) -> None:
             {"objects": 3},
             {"run_bytes": 40_000},
         ):
-            word = _listed(
+            reason = _listed(
                 certificate,
                 lambda handler, n, body=body: handler.send_json(body.replace("CONTINUE", str(n)).encode()),
                 **limits,
             )
-            assert word == "answer_too_large", (shape["id"], limits)
+            assert reason == "answer_too_large", (shape["id"], limits)
     half = b'{"metadata":{},"items":[{"metadata":{"name":"a"}},'
     assert _listed(certificate, lambda handler, n: handler.send_json(half)) == "bad_answer"
 
@@ -130,7 +130,7 @@ def test_slow_writes(certificate: t.Any) -> None:
 
 
 class LeaseServer:
-    """An API server with one Lease, which says what its cluster wants."""
+    """An API server with one Lease, which states what its cluster wants."""
 
     def __init__(self, certificate: t.Any, mood: str) -> None:
         self.mood, self.lease, self.number = mood, t.cast(t.Any, None), 0

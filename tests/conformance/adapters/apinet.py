@@ -34,7 +34,7 @@ Answer = dict[str, t.Any]
 
 NOW = "2026-01-02T03:04:05Z"
 #: The vectors set no budget for deletions (decision 38), no grants (decision 29), and expect that a server which refuses a
-#: manifest that would change nothing is noticed, as by the original.
+#: manifest that would change nothing is noticed, as by upstream.
 OPTIONS = {"apinet_namespace": "apinet-system", "max_deletes": -1, "always_apply": True}
 RUNS = 10
 
@@ -79,10 +79,10 @@ def _missing(value: t.Any, added: t.Any) -> t.Any:
 def _rejecter(rejects: t.Sequence[Vector]) -> t.Callable[[str, t.Any, t.Any], None]:
     def admit(verb: str, key: t.Any, _obj: t.Any) -> None:
         known = {"create": "apply", "patch": "apply", "status": "apply"}
-        word = verb if key.kind == "NetworkInterface" else known.get(verb, verb)
+        named = verb if key.kind == "NetworkInterface" else known.get(verb, verb)
         for given in rejects:
             same = given["kind"] == key.kind and given.get("name") in (None, key.name)
-            if same and (word in given["verbs"] or (verb == "delete" and "delete" in given["verbs"])):
+            if same and (named in given["verbs"] or (verb == "delete" and "delete" in given["verbs"])):
                 raise StoreError("Rejected", str(given.get("reason", "")))
 
     return admit
@@ -254,7 +254,7 @@ def allocator(vector: Vector) -> Answer:
     try:
         if data["kind"] == "Network":
             known = {
-                word: data[key] for word, key in (("lowest", "min"), ("highest", "max")) if data.get(key) is not None
+                bound: data[key] for bound, key in (("lowest", "min"), ("highest", "max")) if data.get(key) is not None
             }
             found = allocation.next_id(set(data.get("taken") or ()), data.get("wanted"), **known)
             return {"id": found, "claim": allocation.claim_reference("networks", owner)}

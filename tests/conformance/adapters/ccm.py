@@ -4,12 +4,12 @@
 
 """The vectors of the cloud controller: settings, nodes and BGP. Fields are renamed, nothing is decided here.
 
-Options that bring the original's behaviour back, and why: empty_tag_disables follows the profile (decision 26 takes the
+Options that restore upstream's behaviour, and why: empty_tag_disables follows the profile (decision 26 takes the
 seed's side; the later releases count an empty variable as unset); publish_password true (decision 23 withholds it, the
-vectors have the annotation); on_duplicate first and release_unrecorded true (decision 24 refuses both; the original takes
+vectors have the annotation); on_duplicate first and release_unrecorded true (decision 24 refuses both; upstream takes
 the first match and keeps no record, for Services as for the control plane); gc_orphans true (on in the loop, which the vectors describe); in MetalLB's
-configuration passwords plain (the original has no other place for them); delete_nodes true unless the profile is target
-(the original deletes nodes whose device is gone). The claims stage does not run (decision 29).
+configuration passwords plain (upstream has no other place for them); delete_nodes true unless the profile is target
+(upstream deletes nodes without their device). The claims stage does not run (decision 29).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def config_precedence(data: Input) -> Answer:
         values["facility"] = service_plan.location_of({}, places).get("facility", "")
     for name in ("annotation_peer_asn", "annotation_peer_ip") if seed else ():
         values[name + "s"] = values[name]  # the seed's names of these two
-    if seed:  # the seed's default; 0 is ours, which finds the same
+    if seed:  # the seed's default; 0 is the collection's, which finds the same
         values["api_server_port"] = values["api_server_port"] or 6443
     values["base_url"] = values["base_url"] or load_balancers_equinix.PUBLIC_URL
     parsed = settings.parse_load_balancer(values["loadbalancer"])
@@ -232,9 +232,9 @@ def instance(data: Input) -> Answer:
 def _instance(data: Input) -> Answer:
     node, variant = data["node"], _variant(data)
     if data.get("get_response"):
-        word = ccm_services.failure(data["get_response"]["status"])
-        if word:
-            raise ValueRefused(word, "the device cannot be read")
+        reason = ccm_services.failure(data["get_response"]["status"])
+        if reason:
+            raise ValueRefused(reason, "the device cannot be read")
     records = data.get("devices") or [item for page in data.get("device_pages") or () for item in page]
     device = instances.device_of(
         node.get("name"), node.get("provider_id") or "", [equinix_records.device(item) for item in records], variant
@@ -291,7 +291,7 @@ class _Capable:
         self._capabilities, self.asked = frozenset(capabilities), 0
 
     def capabilities(self) -> frozenset[str]:
-        """What the vector says."""
+        """What the vector describes."""
         return self._capabilities
 
     def read_project_bgp(self) -> Input:

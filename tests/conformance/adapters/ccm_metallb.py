@@ -103,7 +103,7 @@ def configmap(data: Input) -> Answer:
 
 
 def _without_configmap() -> Answer:
-    """What a cluster without it is told."""
+    """The message to a cluster without it."""
     given = {"METAL_API_KEY": "k", "METAL_PROJECT_ID": "P", "METAL_LOAD_BALANCER": "metallb:///metallb-system/config"}
     made = setup.parse_setup({"cluster": "c", "provider": "equinix_metal"}, given, None)
     desired = backends.BackendRequest(

@@ -100,7 +100,7 @@ def _service(row: Input) -> services.Service:
 
 
 class _Run:
-    """Carries out what the plan says against the answers that a vector gives."""
+    """Carries out the plan against the answers that a vector gives."""
 
     def __init__(self, data: Input) -> None:
         self.data, self.context = data, context(data)
@@ -174,9 +174,9 @@ class _Run:
 
     def _reserved(self, service: services.Service, request: Input) -> None:
         answer = self._ordered()
-        word = failure(answer.get("status"), ordering=True) if answer is not None else ""
-        if word:
-            self.error = self.error or word
+        reason = failure(answer.get("status"), ordering=True) if answer is not None else ""
+        if reason:
+            self.error = self.error or reason
         elif answer is not None:
             # a record carries the tags that were asked for, also where a vector shortens it
             self.held.append(

@@ -4,7 +4,7 @@
 
 """The vectors of Kilo's cluster mesh. Fields are renamed, nothing is decided here.
 
-Options set: own_endpoint_routes true and roaming_keepalive 0 (a Peer as the original builds it), anchor_choice first.
+Options set: own_endpoint_routes true and roaming_keepalive 0 (a Peer as upstream builds it), anchor_choice first.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def reconcile_peers(data: Input) -> Answer:
 
 
 def swept(meshes: t.Sequence[Input], existing: t.Sequence[Input], **settings: t.Any) -> list[str]:
-    """What a run deletes in one target whose sources cannot be read, when all Peers there were made by it."""
+    """What a run deletes in one target with sources that cannot be read, when all Peers there were made by it."""
     owner = {"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {"f:publicKey": {}}}}
     peers = [
         {"metadata": {"name": peer["name"], "labels": peer["labels"], "managedFields": [owner]}, "spec": peer["spec"]}

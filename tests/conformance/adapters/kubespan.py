@@ -4,7 +4,7 @@
 
 """KubeSpan's vectors. Fields are renamed, nothing is decided here.
 
-Options that are set because the vectors describe the original, and ours are safer by default: ``original`` (rotation
+Options that are set because the vectors describe upstream, and our defaults are safer: ``original`` (rotation
 forgets a working endpoint after a restart), ``drop_siderolink`` and no mesh subnet (the two-byte tests for ULAs).
 ``fwmark`` and the segments of ``mss_clamp`` are asked of real packets, and unhandled where there can be none.
 """
@@ -213,7 +213,7 @@ SPAN_FIELDS = ("public_key", "additional_addresses", "exclude_advertised_network
 
 
 def flat(nested: Input) -> Answer:
-    """An affiliate with its KubeSpan part inside, as ours are."""
+    """An affiliate with its KubeSpan part inside, as the collection's are."""
     span = nested.get("kubespan") or {}
     return dict(
         with_port(nested), kubespan_address=span.get("address"), **{name: span.get(name) for name in SPAN_FIELDS}
@@ -263,7 +263,7 @@ def affiliate_merge(vector: Input) -> Answer:
 
 
 def with_port(record: Input) -> Answer:
-    """An affiliate whose port stands where ours have it."""
+    """An affiliate with the port in the place of ours."""
     return dict(record, api_server_port=(record.get("control_plane") or {}).get("api_server_port"))
 
 

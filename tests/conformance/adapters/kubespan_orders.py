@@ -4,8 +4,8 @@
 
 """The orders of KubeSpan's operations: what the flow of a node writes, in the order in which it does.
 
-The flow runs as it is, on a host that stands in for the kernel's: it answers reads, notes writes, and is afterwards as the plan
-says. The kernel's own order is tested by tests/kernel/test_kubespan_order.py.
+The flow runs as it is, on a host that replaces the kernel: it answers reads, notes writes, and is afterwards as the plan
+states. The kernel's own order is tested by tests/kernel/test_kubespan_order.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 """KubeSpan's marks and clamps, answered by real packets (decision 52): what the kernel does with them under our table.
 
 ``answer`` asks one process that lives in a network namespace of its own; this file run as a program is that process. A
-veth device stands in for the tunnel: marking, rules and routes do not ask what a device is. Where there is no root, no
+veth device replaces the tunnel: marking, rules and routes do not ask what a device is. Where there is no root, no
 namespace or no nft, nobody answers (Unhandled).
 """
 
@@ -312,7 +312,7 @@ class Host:
 
 
 def decided_by(line: str) -> str:
-    """The vectors' word for the rule (or policy) that a line of the trace shows."""
+    """The vectors' name of the rule (or policy) that a line of the trace shows."""
     if " policy accept" in line:
         return "policy_accept"
     if "(verdict accept)" not in line:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Semaphore's vectors: the table of all groups, and what is left of the originals' configuration files, which nothing of ours reads yet."""
+"""Semaphore's vectors: the table of all groups, and what is left of upstream's configuration files, which the collection does not read yet."""
 
 from __future__ import annotations
 

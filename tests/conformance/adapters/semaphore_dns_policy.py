@@ -34,13 +34,13 @@ MANAGER = "multicluster.network/vectors"
 
 @functools.cache
 def rulesets() -> dict[str, t.Any]:
-    """The rule sets that stand alongside the vectors, which name them."""
+    """The rule sets alongside the vectors, which name them."""
     path = pathlib.Path(__file__).resolve().parents[1] / "vectors" / "semaphore.json"
     return t.cast(dict[str, t.Any], json.loads(path.read_text("utf-8")).get("_rulesets") or {})
 
 
 def prepare(content: Input) -> None:
-    """Take the rule sets of the file whose vectors come next."""
+    """Take the rule sets of the file with the next vectors."""
     rulesets().update(content.get("_rulesets") or {})
 
 
@@ -224,7 +224,7 @@ def delete_missing(data: Input) -> Answer:
     status = data["api_response"]
 
     class Answering(Client):
-        """A client whose server has one answer."""
+        """A client of a server with one answer."""
 
         def __init__(self) -> None:  # pylint: disable=super-init-not-called
             self.cluster = "local"

@@ -6,7 +6,7 @@
 
 What a vector does not say and an inventory must, is filled in: pod ranges of the local cluster; a device alias for every
 cluster whose name would not fit, unless the operation is about device names; the ranges that nodes may claim are those that they
-have. ``adopt`` is set, since the original's devices carry no mark of ours.
+have. ``adopt`` is set, since upstream's devices carry no mark of ownership.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def key_path(data: Input) -> Answer:
 
 
 def key_load(data: Input) -> Answer:
-    """``file``: its text, or ``absent`` or ``unreadable`` (what stands there is a folder)."""
+    """``file``: its text, or ``absent`` or ``unreadable`` (a folder is there)."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "device.key"
         if data["file"] == "unreadable":
@@ -156,7 +156,7 @@ def key_load(data: Input) -> Answer:
 
 
 def device_request(data: Input) -> tuple[device_spec.Device, Answer]:
-    """(the device's request, its route) on a node of another cluster, as the inventory alone tells it."""
+    """(the device's request, its route) on a node of another cluster, by the inventory alone."""
     names = {
         "pod_subnet": "pod_cidrs",
         "mtu": "wireguard_mtu",
@@ -302,7 +302,7 @@ class Recorder:
 
 
 def patch_body(data: Input) -> Answer:
-    """The patch of a node without annotations of ours."""
+    """The patch of a node without owned annotations."""
     desired, read = {HERE: {HOST: data["annotations"]}}, {HERE: {HOST: node_object(HOST, {})}}
     whole, patches = node_annotations.plan({}, desired, read, "multicluster.network/mesh", [], False)
     server = Recorder()

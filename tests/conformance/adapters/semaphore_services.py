@@ -5,9 +5,9 @@
 """Semaphore's vectors: names, mirrors and global services, through what a run of the service mirror plans.
 
 Every vector becomes lists of clusters, from which read_exports and plan_cluster make the writes; the answer is what these leave behind.
-Set, and why: ``endpoint_fields: all`` and ``max_deletes: -1``, since the original copies everything and knows no budget; ``adopt`` for
-Endpoints and slices, which the original overwrites whoever made them. Services without our labels it changes without ever labelling them,
-which no option of ours does: they are left alone. What local objects own by labels counts as applied by us. Addresses are not checked:
+Set, and why: ``endpoint_fields: all`` and ``max_deletes: -1``, since upstream copies everything and knows no budget; ``adopt`` for
+Endpoints and slices, which upstream overwrites whoever made them. Services without our labels it changes without ever labelling them,
+which no option of the collection does: they are left alone. What local objects own by labels counts as applied by us. Addresses are not checked:
 vectors know no grants. Where updates come one after another, each run is seen from the cluster that was the last to bring one.
 """
 
@@ -38,7 +38,7 @@ HERE, THERE = "here", "there"
 VERSION = "discovery.k8s.io/v1"
 EVERYTHING = parse_selector("")
 PORTS = [{"port": 80, "protocol": "TCP"}]
-#: The label by which our own Services ask for local-first routing where a vector says only that they do.
+#: The label by which our own Services ask for local-first routing where a vector states only that they do.
 ROUTING = {"routing": "yes"}
 
 
@@ -114,7 +114,7 @@ _WRITTEN = (("clusterIP", "None"), ("sessionAffinity", "ClientIP"))
 
 
 class World:
-    """The cluster whose objects a vector shows, and what the others offer it. ``sources``: None for one that could not be listed."""
+    """The cluster of a vector's objects, and what the others offer it. ``sources``: None for one that could not be listed."""
 
     def __init__(self, namespace: str, local: str = HERE, **options: t.Any) -> None:
         self.local, self.objects = local, t.cast(Objects, {})
@@ -157,7 +157,7 @@ class World:
         }
         given.update(fields="all", max_deletes=-1, **self._options)
         prefixes = dict({name: name for name in (self.local, *self.sources)}, **self._options.get("prefixes") or {})
-        # whose else objects are there: clusters that the inventory has and of which this vector says nothing
+        # other owners of objects: clusters of the inventory that this vector does not mention
         given["prefixes"] = dict(
             prefixes, **{mark: mark for mark in self._marks - set(prefixes.values()) - {EVERYBODY}}
         )
@@ -216,7 +216,7 @@ def _tree(value: t.Any) -> dict[str, t.Any]:
 
 def _applied(before: Input | None, manifest: Input) -> Answer:
     """What applying leaves: fields that the manifest does not speak of stay."""
-    if before is None or manifest["kind"] != "Service":  # of the others a manifest says everything
+    if before is None or manifest["kind"] != "Service":  # of the others a manifest has everything
         return dict(manifest)
     gone = surplus(manifest, before, MANAGER).get("spec") or {}
     spec = {key: value for key, value in (before.get("spec") or {}).items() if key not in gone}
@@ -333,8 +333,8 @@ def store(data: Input) -> Answer:
         replay = replays.setdefault(key, Replay(_global("mirrors", routing=parse_selector("routing=yes"))))
         labels = ROUTING if step.get("routing_label_matches") else {}
         service = None if step["op"] == "delete" else _service(*key, step["clusterIP"] == "None", step["ports"], labels)
-        word = replay.update(step["cluster"], service)
-        errors += [{"step": index, "code": word}] if word else []
+        code = replay.update(step["cluster"], service)
+        errors += [{"step": index, "code": code}] if code else []
     objects = [obj for key in sorted(replays) for obj in replays[key].world.objects.values()]
     reported = [refusal for key in sorted(replays) for refusal in replays[key].world.plan.refused]
     warnings = [
@@ -396,8 +396,8 @@ def reconcile_sequence(data: Input) -> Answer:
     after: list[Answer] = []
     for event in data["events"]:
         found = _keyed(event.get("remote_service"), {"namespace": event["namespace"], "name": event["name"]})
-        word = replay.update(event["cluster"], found[0] if found else None)
-        after.append(dict(replay.world.answer("Service", "local_service"), error=word or False, code=word))
+        code = replay.update(event["cluster"], found[0] if found else None)
+        after.append(dict(replay.world.answer("Service", "local_service"), error=code or False, code=code))
     return {
         "after": after,
         "errors": [{"step": index, "code": row["code"]} for index, row in enumerate(after) if row["code"]],

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The machine's cgroup hierarchies (one of version 2, or that one alongside several of version 1), and groups of ours in them."""
+"""The machine's cgroup hierarchies (one of version 2, or that one alongside several of version 1), and the lab's groups in them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def hierarchies(mounts: str | None = None) -> list[dict[str, str]]:
     mounted: dict[str, tuple[str, str]] = {}
     for fields in (line.split() for line in text.splitlines()):
         if fields[2] in ("cgroup", "cgroup2"):
-            chosen = [word for word in fields[3].split(",") if word in CONTROLLERS or word.startswith("name=")]
+            chosen = [name for name in fields[3].split(",") if name in CONTROLLERS or name.startswith("name=")]
             options = ",".join(chosen) if fields[2] == "cgroup" else ""
             mounted[fields[1]] = (fields[2], options)
     chosen_at: dict[tuple[str, str], str] = {}

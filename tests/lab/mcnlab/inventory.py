@@ -74,7 +74,7 @@ def _ssh(lab: Lab) -> dict[str, str]:
         "ansible_ssh_private_key_file": str(lab.ssh.client_key),
         # Nodes of all labs have the same addresses: a connection that waits to be used again must not be another lab's.
         "ansible_control_path_dir": str(lab.ssh.control_paths),
-        "ansible_ssh_common_args": " ".join(f"'{word}'" if " " in word else word for word in lab.ssh.options()),
+        "ansible_ssh_common_args": " ".join(f"'{option}'" if " " in option else option for option in lab.ssh.options()),
     }
 
 

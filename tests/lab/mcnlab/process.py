@@ -34,7 +34,7 @@ def start_time(pid: int) -> int | None:
 def read_pid(file: pathlib.Path) -> int | None:
     """The process id in a pid file, if that very process is still alive."""
     try:
-        pid, started = (int(word) for word in file.read_text().split())
+        pid, started = (int(number) for number in file.read_text().split())
     except (OSError, ValueError):
         return None
     return pid if start_time(pid) == started else None
@@ -58,7 +58,7 @@ def spawn(
         folder.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [str(word) for word in command],
+            [str(argument) for argument in command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -111,8 +111,10 @@ def run(command: t.Sequence[object], check: bool = True, **options: t.Any) -> su
     options.setdefault("stdin", subprocess.DEVNULL if "input" not in options else None)
     if options["stdin"] is None:
         del options["stdin"]
-    result = subprocess.run([str(word) for word in command], text=True, capture_output=True, check=False, **options)
+    result = subprocess.run(
+        [str(argument) for argument in command], text=True, capture_output=True, check=False, **options
+    )
     if check and result.returncode:
         said = (result.stderr or result.stdout).strip()
-        raise LabError(f"{' '.join(str(word) for word in command)}: {said or result.returncode}")
+        raise LabError(f"{' '.join(str(argument) for argument in command)}: {said or result.returncode}")
     return result

@@ -21,7 +21,7 @@ PODS = ("namespaces", "real")
 NODES = ("systemd", "light")
 #: Who connects a cluster's real pods: the lab by plain routes, or nothing, as kubeadm leaves a cluster.
 CNIS = ("lab", "none")
-#: What a lab is made of as a whole: its key, and what may stand there, the default first.
+#: What a lab is made of as a whole: its key, and its possible values, the default first.
 KINDS = {"pods": PODS, "nodes": NODES}
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
 _Thing = t.TypeVar("_Thing", "Pod", "Node", "Cluster")
@@ -91,14 +91,14 @@ class Cluster:
             network = ipaddress.ip_network(text)
             if ipaddress.ip_address(address) in network:
                 return network.prefixlen, str(network[1])
-        raise LabError(f"cluster {self.name}: {address} lies in none of its node_cidrs {list(self.node_cidrs)}")
+        raise LabError(f"cluster {self.name}: {address} is in none of its node_cidrs {list(self.node_cidrs)}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
     clusters: tuple[Cluster, ...]
     source: dict[str, t.Any]
-    real_pods: bool = False  # nodes run a kubelet, and no namespaces stand for pods
+    real_pods: bool = False  # nodes run a kubelet, and no namespaces replace pods
     light: bool = False  # nodes have no systemd
 
     @property
@@ -145,9 +145,9 @@ def read(path: pathlib.Path) -> dict[str, t.Any]:
 def parse(source: dict[str, t.Any]) -> Topology:
     """Build a Topology from the JSON shape ``{clusters: {name: {pod_cidrs, ..., nodes: {node: {...}}}}, pods: "real", nodes: "light"}``."""
     clusters, seen = [], set()
-    for word, kinds in KINDS.items():
-        if source.get(word, kinds[0]) not in kinds:
-            raise LabError(f"topology: {word} are {' or '.join(kinds)}, not {source[word]!r}")
+    for key, kinds in KINDS.items():
+        if source.get(key, kinds[0]) not in kinds:
+            raise LabError(f"topology: {key} are {' or '.join(kinds)}, not {source[key]!r}")
     kind, light = source.get("pods", PODS[0]), source.get("nodes") == "light"
     if light and kind == "real":
         raise LabError("topology: light nodes have nothing that could run a kubelet: real pods need nodes with systemd")
@@ -196,7 +196,7 @@ def parse(source: dict[str, t.Any]) -> Topology:
 
 
 def _like(name: str, words: list[str]) -> tuple[str, ...]:
-    unknown = [word for word in words if word not in world.KINDS]
+    unknown = [key for key in words if key not in world.KINDS]
     if unknown:
         raise LabError(f"node {name} is like {', '.join(unknown)}; it may be like {', '.join(world.KINDS)}")
     return tuple(words)
@@ -213,14 +213,14 @@ def _cni(cluster: str, chosen: str, pods: str) -> str:
 def merge(stored: dict[str, t.Any] | None, desired: dict[str, t.Any] | None) -> dict[str, t.Any]:
     """What is there plus what is asked for; a cluster that runs already cannot get other ranges or nodes."""
     merged = {"clusters": dict((stored or {}).get("clusters", {}))}
-    for word, choices in KINDS.items():
-        kinds = [source[word] for source in (stored, desired) if source and word in source]
-        if stored and word in (desired or {}) and stored.get(word, choices[0]) != kinds[-1]:
+    for key, choices in KINDS.items():
+        kinds = [source[key] for source in (stored, desired) if source and key in source]
+        if stored and key in (desired or {}) and stored.get(key, choices[0]) != kinds[-1]:
             raise LabError(
-                f"the lab runs already with {word} as {stored.get(word, choices[0])}: use another --name, or `down` first"
+                f"the lab runs already with {key} as {stored.get(key, choices[0])}: use another --name, or `down` first"
             )
         if kinds:
-            merged[word] = kinds[0]
+            merged[key] = kinds[0]
     for name, body in ((desired or {}).get("clusters", {})).items():
         running = merged["clusters"].get(name, body)
         # Inventory variables may change at any time; what is built cannot.

@@ -62,7 +62,7 @@ JOB_FIELDS = {
     "ask_verbosity_on_launch",
     "ask_variables_on_launch",
 }
-OURS = {"survey", "credentials", "optional_credentials", "sliced"}
+OWN_KEYS = {"survey", "credentials", "optional_credentials", "sliced"}
 
 
 def load(name):
@@ -359,7 +359,7 @@ def test_job_templates_and_their_twins():
     assert len(rows) == len(load("job_templates"))
     types = set(names("credential_types"))
     for name, row in rows.items():
-        assert set(row) <= JOB_FIELDS | OURS and row["job_type"] in ("run", "check") and len(name) <= 512
+        assert set(row) <= JOB_FIELDS | OWN_KEYS and row["job_type"] in ("run", "check") and len(name) <= 512
         assert row["inventory"] in names("inventories") and row["project"] in names("projects")
         assert row["execution_environment"] in names("execution_environments")
         assert (REPO / row["playbook"]).is_file() and row["allow_simultaneous"] is False
@@ -443,7 +443,7 @@ def test_what_is_missing_is_named_as_the_user_gives_it(option, words, empty):
     request = dict({"url": "https://awx.example.com", "token": "t", "organization": "Default"}, **{option: empty})
     with pytest.raises(ValueError) as error:
         awx_data.run(request, True)
-    assert all(word in str(error.value) for word in words)
+    assert all(text in str(error.value) for text in words)
 
 
 def test_the_workflow_in_slices_ends_whatever_fails_and_is_red_then():

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The double of AWX launches as AWX does: which jobs of a workflow run, on which hosts, and what is handed on to whom."""
+"""The double of AWX launches as AWX does: which jobs of a workflow run, on which hosts, and which variables go to which job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TREE = {"clusters": {"hosts": {"aws": {}, "gcp": {}}}, "nodes": {"hosts": {"aws-
 
 
 class Jobs:
-    """In place of what runs a job: ends as it was told, by name and slice, and notes with which variables it was started."""
+    """In place of what runs a job: ends as was set, by name and slice, and notes with which variables it was started."""
 
     def __init__(self):
         self.ends, self.ran, self.broken, self.held = {}, [], "", threading.Event()
@@ -152,7 +152,7 @@ def test_slices_are_jobs_of_their_own_and_hand_on_in_the_order_in_which_they_end
     )  # the sliced job's own, not the workflow's
 
 
-def test_what_is_handed_on_passes_an_approval_and_nothing_follows_one_that_was_denied(awx):
+def test_job_output_passes_an_approval_and_nothing_follows_one_that_was_denied(awx):
     awx.runner.ends["a", 0] = (True, {"plan": 1}, 0)
     edges = {"a": {"success": ["ok?"]}, "ok?": {"success": ["c"]}, "c": {}}
     for answer, desired in (("approve", "successful"), ("deny", "failed")):
@@ -171,7 +171,7 @@ def test_what_is_handed_on_passes_an_approval_and_nothing_follows_one_that_was_d
         awx.post(["workflow_approvals", next(iter(awx.rows["workflow_approvals"])), "approve"], {})
 
 
-def answer_it(state, word):
+def answer_it(state, action):
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with state.lock:
@@ -179,7 +179,7 @@ def answer_it(state, word):
                 number for number, row in state.rows.get("workflow_approvals", {}).items() if row["status"] == "pending"
             ]
             for number in waiting:
-                state.post(["workflow_approvals", number, word], {})
+                state.post(["workflow_approvals", number, action], {})
         if waiting:
             return
         time.sleep(0.01)

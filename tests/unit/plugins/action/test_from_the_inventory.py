@@ -120,7 +120,7 @@ def test_validate_looks_at_names_and_a_plan_does_not(tmp_path):
     ]  # each was asked by the access that its host's variables give
 
 
-def test_preflight_names_who_has_no_announcer_and_which_nodes_were_silent(tmp_path):
+def test_preflight_names_who_has_no_announcer_and_which_nodes_did_not_respond(tmp_path):
     tasks = [role("preflight", preflight_fail_on_errors=False), kept(tmp_path / "found.json", "run.fabric_preflight")]
     code, shown = run(tmp_path, tasks, hosts="all")
     assert code == 0, shown
@@ -170,7 +170,7 @@ def test_a_bundle_has_no_secret_of_any_host(tmp_path):
     assert not [
         name
         for name, text in texts.items()
-        if any(word in text for word in ("correct-horse", "hunter2-of-aws", "tell-nobody"))
+        if any(secret in text for secret in ("correct-horse", "hunter2-of-aws", "tell-nobody"))
     ]
 
 
@@ -305,7 +305,7 @@ def test_clusters_and_what_they_are_granted_need_not_be_written(tmp_path):
 
 
 def test_settings_may_leave_to_the_task_what_happens_to_orphans(tmp_path):
-    """What the task says counts for clusters that say nothing, and the role hands its variable on."""
+    """The task's option counts for clusters without one, and the role hands its variable on."""
     seen = []
     settings = {"a": {}, "b": {"gc_orphans": False}}
     hostvars = {

@@ -34,7 +34,7 @@ def test_the_diff_of_a_file_is_short_and_that_of_objects_whole():
     assert len(lines) == 6 and len(digest_diff.short_diff(text, True)) == 56
 
 
-def test_a_changed_line_says_of_which_object_it_is():
+def test_a_changed_line_shows_of_which_object_it_is():
     """Also where the name is too far above to be in the diff's context."""
     rows = [f"  line {number}" for number in range(20)]
     before = "\n".join(["ConfigMap oslo/dns", *rows, "ConfigMap rome/dns", *rows, "file /etc/x", *rows, ""])
@@ -84,7 +84,7 @@ CAUSE = "kubeconfig /srv/gcp.kubeconfig cannot be read: No such file or director
 
 
 def test_what_a_report_said_the_end_of_the_run_does_not_repeat():
-    """The verdict says the cause, then the table of clusters; the failure of the last task only sums up."""
+    """The verdict has the cause, then the table of clusters; the failure of the last task only sums up."""
     run = Run().play("Prove").task("Show", "ansible.builtin.debug")
     run.result("aws", msg=["broken: 1 problem", f"  cluster gcp: {CAUSE} [kubeconfig_unreadable]"])
     table = [
@@ -126,7 +126,7 @@ def test_a_refusal_that_the_verdict_named_the_table_only_counts():
 
 @given(st.lists(st.text("abcdefgh ", min_size=1, max_size=60), max_size=6))
 def test_of_what_was_not_said_before_nothing_is_left_out(lines):
-    """Whatever a report says first is shown, in its order."""
+    """Whatever a report has first is shown, in its order."""
     said = digest_space.Said()
     assert said.news(lines) == lines
 
@@ -192,7 +192,7 @@ def test_a_line_fits_a_terminal_and_loses_nothing(text, columns, lead):
     """But for words that are longer than a line: those are paths and commands, which are copied."""
     line = lead + text.strip()
     rows = digest_space.fitted(line, columns)
-    words = [word for row in rows for word in row.split()]
+    words = [text for row in rows for text in row.split()]
     joined = "".join(words)
     sign = line.strip()[:1] if line.strip()[:1] in ("+", "-") else ""  # what was added or removed goes on as such
     assert (
@@ -218,7 +218,7 @@ def test_plays_that_have_nothing_to_do_are_not_shown_and_a_limit_that_left_none_
     assert run.screen.lines == ["Follow: the run has no host for it"]
 
 
-def test_the_last_line_says_what_to_do():
+def test_the_last_line_shows_what_to_do():
     assert Run().play("a").task("t").result("n1").end()
     run = (
         Run()
@@ -304,7 +304,7 @@ def differ(run, host, lines, **task):
     run.callback.v2_on_file_diff(given_)
 
 
-def test_a_first_diff_over_many_hosts_fits_and_says_what_it_left_out(tmp_path):
+def test_a_first_diff_over_many_hosts_fits_and_reports_what_it_left_out(tmp_path):
     path = tmp_path / "details"
     run = Run(details_file=str(path)).play("Converge the nodes")
     for number in range(500):
@@ -336,7 +336,7 @@ def test_the_bounds_of_a_diff_can_be_lifted(options):
     )
 
 
-def test_without_a_file_of_details_it_says_how_to_have_one():
+def test_without_a_file_of_details_it_shows_how_to_have_one():
     run = Run().play("p")
     differ(run, "n1", 21)
     assert (

@@ -47,7 +47,7 @@ def test_answers(name: str, arguments: t.Any, expected: t.Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, arguments, word",
+    "name, arguments, reason",
     [
         ("resolve_endpoint", ({"name": "x"},), "NodeNoEndpoint"),
         ("resolve_endpoint", ("x",), "name_invalid"),
@@ -63,7 +63,7 @@ def test_answers(name: str, arguments: t.Any, expected: t.Any) -> None:
         ("kilo_peer_name", (5, "m", "c"), "kilo_peer_name"),
     ],
 )
-def test_errors(name: str, arguments: t.Any, word: str) -> None:
+def test_errors(name: str, arguments: t.Any, reason: str) -> None:
     with pytest.raises(AnsibleFilterError) as caught:
         use(name, *arguments)
-    assert str(caught.value).startswith(word + ":")
+    assert str(caught.value).startswith(reason + ":")

@@ -49,7 +49,7 @@ def key(number: int) -> str:
 
 
 class World:
-    """Three clusters with two nodes each, whose names are given: victim, hostile, third."""
+    """Three clusters with two nodes each, of given names: victim, hostile, third."""
 
     def __init__(
         self, victim: str = "victim", hostile: str = "hostile", third: str = "third", nodes: t.Any = None
@@ -104,7 +104,7 @@ class World:
         return found
 
     def state(self, seat: t.Any) -> Data:
-        """What a node's confirmed state says after a run without anybody hostile."""
+        """What a node's confirmed state has after a run without anybody hostile."""
         kept, refused = self.decide(seat, self.plan(self.mesh_listings()), {"peers": []})
         assert not refused
         return {"peers": self.peers(seat, kept)}
@@ -169,7 +169,7 @@ def test_the_holder_stays_and_the_claimant_alone_is_refused(what: t.Any, names: 
         assert again == kept
 
 
-def test_a_copied_host_is_told_what_to_delete_and_where() -> None:
+def test_a_copied_host_reports_what_to_delete_and_where() -> None:
     world = World()
     topology = world.plan(world.mesh_listings(_stolen(world, {"annotations": [PUBLIC_KEY]})))
     seat = (world.third, world.third + "-1")
@@ -190,8 +190,8 @@ def test_a_node_without_a_record_goes_by_what_hosts_report(what: t.Any, names: t
     kept, refused = world.decide(seat, world.plan(listings), {"peers": []})
     state = {"peers": world.peers(seat, kept)}
     assert len(refused) == 1 and [peer for peer in state["peers"] if peer.get("by_rank")]
-    word = {world.victim + "-1": encode(world.rows[(world.victim, world.victim + "-1")])}
-    kept, refused = world.decide(seat, world.plan(listings, word), state)
+    reported = {world.victim + "-1": encode(world.rows[(world.victim, world.victim + "-1")])}
+    kept, refused = world.decide(seat, world.plan(listings, reported), state)
     assert [row.object for row in refused] == [f"{world.hostile}/{world.hostile}-1"]
     settled = {"peers": world.peers(seat, kept)}
     assert not [peer for peer in settled["peers"] if peer.get("by_rank")]
@@ -203,7 +203,7 @@ def test_a_node_without_a_record_goes_by_what_hosts_report(what: t.Any, names: t
         assert [row.object for row in refused] == [f"{world.hostile}/{world.hostile}-1"]
 
 
-def test_a_hosts_own_word_heals_its_node_although_its_cluster_lies() -> None:
+def test_a_hosts_own_report_heals_its_node_against_its_cluster() -> None:
     world = World("zzz", "aaa", "mmm")
     listings = world.mesh_listings(_stolen(world, {"annotations": [NODE_ID, PUBLIC_KEY]}))
     said = {name: encode(world.rows[(cluster, name)]) for cluster, name in world.seats}
@@ -283,7 +283,7 @@ def test_an_address_of_either_version_stays_with_its_holder(place: int, earlier:
     "place", [row["place"] for row in TABLE["addresses"]], ids=[row["id"] for row in TABLE["addresses"]]
 )
 def test_an_address_won_by_name_makes_nobody_its_holder(place: int) -> None:
-    """A new node that knows neither: its choice does not outlive the word of the host whose address it is."""
+    """A new node that knows neither: its choice does not outlive the report of the host that has the address."""
     world = _with_ipv6(World("zzz", "aaa", "mmm", SHARED))
     stolen = world.rows[("zzz", "zzz-1")]["addresses"][place]
     listings = world.mesh_listings({("aaa", "aaa-1"): {SELF_IPS: stolen}})
@@ -302,7 +302,7 @@ def test_an_address_won_by_name_makes_nobody_its_holder(place: int) -> None:
 
 @pytest.mark.parametrize("row", TABLE["keys_with_an_address"], ids=lambda row: row["id"])
 def test_who_announces_the_address_too_is_not_taken_for_the_holder(row: t.Any) -> None:
-    """A record without names is told by its ranges; an address that two announce tells nothing."""
+    """A record without names is known by its ranges; an address that two announce is no evidence."""
     world = World("zzz", "aaa", "mmm", SHARED)
     victim = world.rows[("zzz", "zzz-1")]
     changes = _stolen(world, row)
@@ -325,7 +325,7 @@ SEATS = st.sampled_from([("hostile", "hostile-1"), ("hostile", "hostile-2")])
 def test_no_annotations_of_one_cluster_cost_another_a_peer(
     data: t.Any, unread: bool, names: t.Any, earlier: bool
 ) -> None:
-    """Whatever one API server says of its own nodes, declared or not, and whoever else cannot be read."""
+    """Whatever one API server reports of its own nodes, declared or not, and whoever else cannot be read."""
     world = World(*names)
     texts = [str(value) for row in world.rows.values() for value in encode(row).values() if value]
     changes = st.dictionaries(
@@ -399,7 +399,7 @@ def _nothing(device: str) -> dict[str, LivePeer]:
 
 @pytest.mark.parametrize("names", ORDERS, ids="-".join)
 @pytest.mark.parametrize("row", TABLE["semaphore"], ids=lambda row: row["id"])
-def test_a_third_cluster_keeps_the_node_whose_key_another_announces(names: t.Any, row: t.Any) -> None:
+def test_a_third_cluster_keeps_the_node_although_another_announces_its_key(names: t.Any, row: t.Any) -> None:
     world = World(*names)
     local = world.third + "-1"
     before = _devices(world, _semaphore(world), local)

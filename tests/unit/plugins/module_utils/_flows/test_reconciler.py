@@ -45,7 +45,7 @@ def test_changes_choose_playbooks_in_the_order_of_the_configuration():
 @pytest.mark.parametrize(
     "capability, books", [("load_balancers", ["mesh", "load_balancers"]), ("service_mirror", ["mesh"])]
 )
-def test_a_new_node_speaks_bgp_right_after_its_mesh(capability, books):
+def test_a_new_node_runs_bgp_right_after_its_mesh(capability, books):
     """The rows that the role ships, as it hands them over."""
     rows = yaml.safe_load((REPO / "roles" / "reconciler" / "defaults" / "main.yml").read_text("utf-8"))[
         "reconciler_watch"
@@ -80,10 +80,10 @@ def test_a_playbook_is_ended_with_its_workers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text, word", [("{", "error"), (json.dumps({"clusters": [], "watch": WATCH, "command": []}), "no clusters")]
+    "text, expected", [("{", "error"), (json.dumps({"clusters": [], "watch": WATCH, "command": []}), "no clusters")]
 )
-def test_a_configuration_that_is_wrong_is_reported(tmp_path, capsys, text, word):
+def test_a_configuration_that_is_wrong_is_reported(tmp_path, capsys, text, expected):
     (tmp_path / "config").write_text(text)
     assert program.main([str(tmp_path / "config")]) == 1
-    assert word in capsys.readouterr().out
+    assert expected in capsys.readouterr().out
     assert program.main([]) == 2

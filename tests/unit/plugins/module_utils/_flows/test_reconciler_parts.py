@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The small parts of the reconciler: its log, metrics and pages, whose turn it is, and who is dead."""
+"""The small parts of the reconciler: its log, metrics and pages, which cluster's turn it is, and who is dead."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from hypothesis import given, strategies as st
         ("ops@host mesh.yaml", False),
     ],
 )
-def test_whose_runs_are_waited_for(holder, desired):
+def test_runs_that_are_waited_for(holder, desired):
     assert other_runs.concerns(holder) is desired
 
 
@@ -145,7 +145,7 @@ def test_a_cluster_that_does_not_answer_keeps_no_other_waiting():
     turns, lines = [], []
 
     class Slow:
-        """A capability to which gcp does not answer until it is told."""
+        """A capability to which gcp answers after its event is set."""
 
         answers, window = False, (0.02, 0.2)
 
@@ -237,8 +237,8 @@ def reported(routes, **more):
     return dict({"routes": [{"network": network} for network in routes], "left_out": {}, "segments": {}}, **more)
 
 
-def test_what_is_announced_is_reported_by_a_visit_and_at_first_by_the_playbook():
-    """At first, since who led before may have ended between its write and its visit, and the inventory may say something new of nodes."""
+def test_what_is_announced_is_reported_by_a_node_call_and_at_first_by_the_playbook():
+    """At first, since who led before may have ended between its write and its node call, and the inventory may have news of nodes."""
     capability = LoadBalancers({"clusters": []})
 
     def asked(**rows):
@@ -258,7 +258,7 @@ def test_what_is_announced_is_reported_by_a_visit_and_at_first_by_the_playbook()
     assert asked(aws=nothing) == ({"aws": nothing}, []) and asked(aws={}) == ({}, [])
 
 
-def test_nodes_that_stand_in_for_each_other_are_reported_by_visits_too():
+def test_nodes_that_replace_each_other_are_reported_by_node_calls_too():
     capability = LoadBalancers({"clusters": []})
     segments = {"rack": [{"name": "aws-node-1", "addresses": ["10.66.23.31"]}]}
     none, one = reported([], segments=segments), reported(["203.0.113.0/32"], segments=segments)
@@ -267,7 +267,7 @@ def test_nodes_that_stand_in_for_each_other_are_reported_by_visits_too():
         assert (capability.orders(result), list(capability.playbooks(result))) == (orders, [])
 
 
-def test_after_a_play_of_somebody_else_nodes_are_told_again():
+def test_after_a_play_of_somebody_else_nodes_are_notified_again():
     capability = LoadBalancers({"clusters": []})
     one, nothing = reported(["203.0.113.0/32"]), reported([])
     capability.playbooks({"load_balancers": {"aws": one, "gcp": nothing}})
@@ -282,13 +282,13 @@ def test_after_a_play_of_somebody_else_nodes_are_told_again():
 @contextlib.contextmanager
 def visited(speak, free=lambda cluster: True, *more):
     lines, broken = [], []
-    visits = Visits(speak, free, lambda: broken.append("load_balancers"), Log(lines.append), Metrics(), *more)
-    visits.lines, visits.broken = lines, broken
-    visits.start()
+    calls = Visits(speak, free, lambda: broken.append("load_balancers"), Log(lines.append), Metrics(), *more)
+    calls.lines, calls.broken = lines, broken
+    calls.start()
     try:
-        yield visits
+        yield calls
     finally:
-        visits.stop()
+        calls.stop()
 
 
 def wait_for(what):
@@ -298,7 +298,7 @@ def wait_for(what):
         time.sleep(0.01)
 
 
-def test_what_changes_during_a_visit_is_one_further_visit():
+def test_what_changes_during_a_node_call_is_one_further_call():
     seen, going, go = [], threading.Event(), threading.Event()
 
     def speak(orders):
@@ -306,17 +306,17 @@ def test_what_changes_during_a_visit_is_one_further_visit():
         going.set()
         return go.wait(30)
 
-    with visited(speak) as visits:
-        visits.ask({"aws": reported(["a"])}, time.monotonic())
+    with visited(speak) as calls:
+        calls.ask({"aws": reported(["a"])}, time.monotonic())
         assert going.wait(30)
         for number in range(20):
-            visits.ask({"aws": reported(["a", str(number)]), "gcp": reported(["b"])}, time.monotonic())
+            calls.ask({"aws": reported(["a", str(number)]), "gcp": reported(["b"])}, time.monotonic())
         go.set()
-        wait_for(lambda: len(seen) == 2 and not len(visits))
+        wait_for(lambda: len(seen) == 2 and not len(calls))
     assert seen == [{"aws": reported(["a"])}, {"aws": reported(["a", "19"]), "gcp": reported(["b"])}], (
-        "the newest word, once"
+        "the newest orders, once"
     )
-    assert not visits.broken and len([line for line in visits.lines if "event=told" in line]) == 2
+    assert not calls.broken and len([line for line in calls.lines if "event=told" in line]) == 2
 
 
 def test_orders_that_are_not_all_of_it_are_joined_while_they_wait():
@@ -331,28 +331,28 @@ def test_orders_that_are_not_all_of_it_are_joined_while_they_wait():
     assert ["part=pod_ranges event=set clusters=aws" in line for line in calls.lines] == [True], calls.lines
 
 
-def test_nodes_of_a_cluster_that_is_not_ours_now_wait_and_keep_no_other_waiting():
+def test_nodes_of_a_cluster_that_is_not_free_now_wait_and_keep_no_other_waiting():
     seen, free = [], {"aws"}
-    with visited(lambda orders: seen.append(orders) is None, lambda cluster: cluster in free) as visits:
-        visits.ask({"aws": reported(["a"]), "gcp": reported(["b"])}, time.monotonic())
+    with visited(lambda orders: seen.append(orders) is None, lambda cluster: cluster in free) as calls:
+        calls.ask({"aws": reported(["a"]), "gcp": reported(["b"])}, time.monotonic())
         wait_for(lambda: seen)
-        visits.ask({"gcp": reported(["c"])}, time.monotonic())
-        assert seen == [{"aws": reported(["a"])}] and len(visits) == 1
+        calls.ask({"gcp": reported(["c"])}, time.monotonic())
+        assert seen == [{"aws": reported(["a"])}] and len(calls) == 1
         free.add("gcp")
         wait_for(lambda: len(seen) == 2)
     assert seen[1] == {"gcp": reported(["c"])}
 
 
-def test_a_visit_that_fails_asks_for_the_playbook_and_the_next_goes_on():
+def test_a_node_call_that_fails_asks_for_the_playbook_and_the_next_goes_on():
     def speak(orders):
         if "aws" in orders:
             raise OSError("no space left on device")
         return "gcp" in orders
 
-    with visited(speak) as visits:
+    with visited(speak) as calls:
         for cluster in ("aws", "other", "gcp"):
-            visits.ask({cluster: reported(["a"])}, time.monotonic())
-            wait_for(lambda: not len(visits))
-            wait_for(lambda cluster=cluster: any("clusters=" + cluster in line for line in visits.lines))
-    assert visits.broken == ["load_balancers"] * 2 and not visits.is_alive
-    assert any("no space left" in line for line in visits.lines)
+            calls.ask({cluster: reported(["a"])}, time.monotonic())
+            wait_for(lambda: not len(calls))
+            wait_for(lambda cluster=cluster: any("clusters=" + cluster in line for line in calls.lines))
+    assert calls.broken == ["load_balancers"] * 2 and not calls.is_alive
+    assert any("no space left" in line for line in calls.lines)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Access to a cluster: what is refused, with which word, and that no credential is ever shown (T18, T19)."""
+"""Access to a cluster: what is refused, with which reason, and that no credential is ever shown (T18, T19)."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_names_of_kubernetes_core(tmp_path):
     )
 
 
-def test_the_environment_speaks_of_the_only_cluster(monkeypatch):
+def test_the_environment_is_of_the_only_cluster(monkeypatch):
     monkeypatch.setenv("K8S_AUTH_HOST", "https://10.0.0.1")
     monkeypatch.setenv("K8S_AUTH_API_KEY", TOKEN)
     given = [{"name": "aws", "read_limit_mib": 5, "allow": []}]
@@ -137,7 +137,7 @@ def test_the_environment_speaks_of_the_only_cluster(monkeypatch):
     ):
         alone = [{"name": "aws", **parts}]
         assert with_environment(alone) is alone, (
-            "no credential for a server that the user named, and none where the user says that there is none"
+            "no credential for a server that the user named, and none where the user states that there is none"
         )
     several = [{"name": "aws"}, {"name": "gcp"}]
     assert with_environment(several) is several
@@ -199,16 +199,16 @@ def test_hostile_kubeconfig_is_refused_by_name(reason, kubeconfig):
 
 
 def test_each_can_be_allowed(tmp_path):
-    def allowed(word, kubeconfig):
-        return parse_access({"name": "aws", "kubeconfig": kubeconfig, "allow": [word]})
+    def allowed(option, kubeconfig):
+        return parse_access({"name": "aws", "kubeconfig": kubeconfig, "allow": [option]})
 
-    by_word = dict(HOSTILE)
-    assert allowed("exec", by_word["exec"]).plugin.config["command"] == "/bin/sh"
-    assert allowed("insecure_tls", by_word["insecure_tls"]).verify is False
-    assert allowed("plain_http", by_word["plain_http"]).server.startswith("http:")
-    assert allowed("proxy", by_word["proxy"]).proxy_url == "http://evil.example:3128"
-    assert allowed("tls_server_name", by_word["tls_server_name"]).tls_server_name == "other.example.org"
-    assert allowed("impersonation", by_word["impersonation"]).impersonate == {"Impersonate-User": ["system:admin"]}
+    by_option = dict(HOSTILE)
+    assert allowed("exec", by_option["exec"]).plugin.config["command"] == "/bin/sh"
+    assert allowed("insecure_tls", by_option["insecure_tls"]).verify is False
+    assert allowed("plain_http", by_option["plain_http"]).server.startswith("http:")
+    assert allowed("proxy", by_option["proxy"]).proxy_url == "http://evil.example:3128"
+    assert allowed("tls_server_name", by_option["tls_server_name"]).tls_server_name == "other.example.org"
+    assert allowed("impersonation", by_option["impersonation"]).impersonate == {"Impersonate-User": ["system:admin"]}
     (tmp_path / "tok").write_text(TOKEN + "\n")
     path = tmp_path / "kubeconfig"
     path.write_text(yaml.safe_dump(config(user={"tokenFile": "tok"})))
@@ -356,9 +356,9 @@ def test_secret_leaves_are_hidden_before_anything_else():
     assert Module.no_log_values == {TOKEN, "tokentoken", "keykeykey", "proxypass"}
 
 
-def test_every_secret_like_option_says_so():
+def test_every_secret_like_option_is_marked():
     spec = access_spec()
     assert set(ACCESS_OPTIONS) == set(spec)
     for name, option in spec.items():
-        if any(word in name for word in ("key", "token", "secret", "password", "kubeconfig")):
+        if any(part in name for part in ("key", "token", "secret", "password", "kubeconfig")):
             assert "no_log" in option, name

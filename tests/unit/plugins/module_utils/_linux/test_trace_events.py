@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Events of a trace: what the kernel says of packets that anybody may have sent, with names that anybody may have given."""
+"""Events of a trace: what the kernel reports of packets that anybody may have sent, with names that anybody may have given."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def record(flows=(FLOW,), quotes=None, most=400):
 
 
 @pytest.mark.parametrize(
-    "code,word",
+    "code,expected",
     (
         (0, "drop"),
         (1, "accept"),
@@ -78,10 +78,10 @@ def record(flows=(FLOW,), quotes=None, most=400):
         (77, "other"),
     ),
 )
-def test_verdicts(code, word):
+def test_verdicts(code, expected):
     event = trace.decode_event(body(verdict=code))
     assert (event.verdict, event.kind, event.family, event.table, event.chain, event.handle) == (
-        word,
+        expected,
         "rule",
         "ip",
         "filter",
@@ -227,14 +227,14 @@ def test_a_port_that_masquerading_chose_is_no_number_of_another_flow():
         ((TARGET, "10.9.9.9"), (80, NUMBER), None),  # to somebody who did not ask here
     ],
 )
-def test_whose_a_packet_is(ends, ports, direction):
+def test_flow_of_a_packet(ends, ports, direction):
     found = take(record(), {"network": ipv4(*ends), "transport": tcp(*ports)})
     assert ([row["direction"] for row in found["events"]], found["others"]) == (
         ([direction], 0) if direction else ([], 1)
     )
 
 
-def test_a_number_of_a_packet_that_stands_for_another_one_now():
+def test_a_number_of_a_packet_that_is_another_one_now():
     found = take(
         record(),
         {"network": ipv4(SOURCE, TARGET), "transport": tcp(NUMBER, 80)},

@@ -104,7 +104,7 @@ KEYS = st.sampled_from(
 
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(KEYS, st.text(max_size=3)), st.sampled_from([na.LEGACY, na.INDEXED, na.BOTH]), st.integers(0, 3))
-def test_one_patch_settles_and_touches_nothing_foreign(existing, names, count):
+def test_one_patch_settles_and_touches_nothing_unowned(existing, names, count):
     scheme = na.Scheme(names)
     node = NODE._replace(peers=tuple(f"169.254.255.{n}" for n in range(count)))
     patch = patch_of(existing, node, scheme)
@@ -147,13 +147,13 @@ def test_devices():
         instances.device_of("other", "packet://d1", [DEVICE]) == DEVICE
         and instances.device_of("n1", "packet://d2", [DEVICE]) is None
     )
-    for name, ident, devices, word in (
+    for name, ident, devices, reason in (
         ("", "", [DEVICE], "bad_format"),
         ("n1", "", [DEVICE, DEVICE._replace(id="d2")], "claimed_twice"),
         ("n1", "aws://d1", [DEVICE], "wrong_provider"),
         ("n1", "packet://a://b", [DEVICE], "bad_format"),
     ):
-        with pytest.raises(ValueRefused, match=word):
+        with pytest.raises(ValueRefused, match=reason):
             instances.device_of(name, ident, devices)
     single = instances.node_addresses(DEVICE, None, instances.Variant(address_list=instances.SINGLE))
     assert [row["address"] for row in single] == ["n1", "10.0.0.2", "192.0.2.2"]
@@ -206,7 +206,7 @@ def test_fates():
     assert instances.fate_of(False, DEVICE._replace(state="powering_off"), [], True) == (False, None)
 
 
-def test_absent_takes_every_key_of_ours_and_no_other():
+def test_absent_takes_every_owned_key_and_no_other():
     scheme = na.Scheme(na.BOTH)
     desired = na.node_annotations(NODE, scheme, "10.66.1.0/25")
     existing = dict(desired, **{P + "peer-ip": "x", P + "bgp-peers-x-peer-ip": "x", "a/b": "c"})
@@ -244,7 +244,7 @@ JSON = st.recursive(
     ),
     JSON,
 )
-def test_any_record_is_ours_or_left_out(record, ident):
+def test_any_record_is_owned_or_left_out(record, ident):
     for row in (record, dict(record, id=ident), dict(record, id="x", tags=["t"])):
         kept, notes = equinix_records.reservations([row, {"id": "good", "address": "192.0.2.1"}])
         assert kept[-1].id == "good" and len(kept) + len(notes) == 2

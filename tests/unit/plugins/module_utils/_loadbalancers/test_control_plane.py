@@ -182,8 +182,8 @@ def test_the_external_service():
         kept["metadata"]["annotations"]["a/b"] == "c" and "selector" not in kept["spec"] and stored["spec"]["selector"]
     )
     assert ext.external_service("metal-ccm", EIP, PORTS, 443, kept) == kept
-    for ports, word in (([], "no_ports"), ([{"port": 443, "targetPort": "https"}], "port_unknown")):
-        with pytest.raises(ValueRefused, match=word):
+    for ports, reason in (([], "no_ports"), ([{"port": 443, "targetPort": "https"}], "port_unknown")):
+        with pytest.raises(ValueRefused, match=reason):
             ext.external_service("metal-ccm", EIP, ports)
 
 
@@ -227,5 +227,5 @@ def test_its_endpoints():
         ({"loadBalancer": {"ingress": ["203.0.113.9"]}}, False),
     ],
 )
-def test_a_status_that_says_so_already(status, same):
+def test_a_status_that_has_it_already(status, same):
     assert ext.reports({"status": status}, "203.0.113.9") is same

@@ -143,7 +143,7 @@ def test_reserved_numbers(numbers):
 
 
 @pytest.mark.parametrize(
-    "nodes, word",
+    "nodes, expected",
     [
         ([{"name": "a", "addresses": ["10.0.0.1"]}], "unknown_node"),
         ([{"name": "b", "addresses": []}], "bad_address"),
@@ -163,12 +163,12 @@ def test_reserved_numbers(numbers):
         ),
     ],
 )
-def test_nodes_that_cannot_be(nodes, word):
-    assert reason(parse_segment, {"node": "b", "nodes": nodes}) == word
+def test_nodes_that_cannot_be(nodes, expected):
+    assert reason(parse_segment, {"node": "b", "nodes": nodes}) == expected
 
 
 @pytest.mark.parametrize(
-    "rows, word",
+    "rows, expected",
     [
         ([{"network": "203.0.113.0/28", "group": 1}], "bad_cidr"),
         ([{"network": "203.0.113.1", "group": 1}], "bad_cidr"),
@@ -185,12 +185,12 @@ def test_nodes_that_cannot_be(nodes, word):
         ([{"network": "203.0.113.1/32", "group": 1}, {"network": "203.0.113.1/32", "group": 2}], "claimed_twice"),
     ],
 )
-def test_routes_that_cannot_be(rows, word):
-    assert reason(parse_groups, rows) == word
+def test_routes_that_cannot_be(rows, expected):
+    assert reason(parse_groups, rows) == expected
 
 
 @pytest.mark.parametrize("name", ["", "eth0 }", "eth0\n", "a" * 16, "../x", "é"])
-def test_interfaces_are_one_word(name):
+def test_interfaces_have_no_spaces(name):
     assert reason(check_interface, name) == "bad_format"
 
 
@@ -208,7 +208,7 @@ def test_priorities_go_by_rank():
     assert max(few, key=few.get) == order(7, names[:3])[0]
 
 
-def test_what_lies_on_the_segment():
+def test_what_is_on_the_segment():
     networks = [parse_network("10.0.0.0/24"), parse_network("2001:db8::/64")]
     assert on_link(["10.0.0.9", "10.0.1.9", "2001:db8::9", "2001:db9::9"], networks) == (
         {"10.0.0.9", "2001:db8::9"},

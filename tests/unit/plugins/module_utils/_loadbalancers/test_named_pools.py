@@ -56,7 +56,7 @@ def allocate(pools: Grants, wish: Wish, held: t.Mapping[str, str]) -> str:
     return named_pools.allocate(pools, wish, Held(held))
 
 
-def word(*args: t.Any) -> str:
+def reason(*args: t.Any) -> str:
     with pytest.raises(ValueRefused) as raised:
         allocate(*args)
     return raised.value.reason
@@ -74,7 +74,7 @@ def test_the_pool_for_this_very_namespace_comes_first_and_then_the_one_for_all()
         held[desired] = "shop/x" + desired
     assert allocate(grants(), Wish("other", "s"), {}) == "203.0.113.0"
     assert allocate(grants(), Wish("other", "s", version=6), {}) == "2001:db8:5::"
-    # one that is not handed out by itself is for those who name it
+    # one that is not given by itself is for those who name it
     assert allocate(grants(), Wish("shop", "s", pool="partners"), {}) == "198.51.100.0"
     assert allocate(grants(), Wish("shop", "s", address="198.51.100.3"), {}) == "198.51.100.3"
 
@@ -123,7 +123,7 @@ def test_what_a_service_asks_for_must_be_granted(row: dict[str, t.Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "word_of_it"),
+    ("row", "expected"),
     [
         ({"name": "Bad Name", "addresses": ["192.0.2.0/24"]}, "bad_setting"),
         ({"name": "a", "addresses": []}, "bad_setting"),
@@ -143,10 +143,10 @@ def test_what_a_service_asks_for_must_be_granted(row: dict[str, t.Any]) -> None:
         ({"name": "a", "addresses": ["fe80::/64"]}, "special_address"),
     ],
 )
-def test_rows_that_make_no_sense(row: dict[str, t.Any], word_of_it: str) -> None:
+def test_rows_that_make_no_sense(row: dict[str, t.Any], expected: str) -> None:
     with pytest.raises(ValueRefused) as raised:
         parse_named_pools(["192.0.2.128/25"], [ROWS[0], row])
-    assert raised.value.reason == word_of_it
+    assert raised.value.reason == expected
 
 
 def test_two_pools_that_meet_are_both_named() -> None:
@@ -157,8 +157,8 @@ def test_two_pools_that_meet_are_both_named() -> None:
 
 def test_an_empty_limit_is_a_limit() -> None:
     rows = [dict(ROWS[0], max_per_namespace=0)]
-    assert word(grants(rows), Wish("a", "b"), {}) == "quota"
-    assert word(grants(rows), Wish("a", "b", address="203.0.113.2"), {}) == "quota"
+    assert reason(grants(rows), Wish("a", "b"), {}) == "quota"
+    assert reason(grants(rows), Wish("a", "b", address="203.0.113.2"), {}) == "quota"
 
 
 def test_a_reserved_range_is_stepped_over_however_large_it_is() -> None:

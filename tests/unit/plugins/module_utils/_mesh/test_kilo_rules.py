@@ -38,7 +38,7 @@ def annotated(one: kilo_values.Node, **annotations: str) -> kilo_values.Node:
     )
 
 
-def word(function: t.Callable[..., t.Any], *arguments: t.Any) -> str:
+def reason(function: t.Callable[..., t.Any], *arguments: t.Any) -> str:
     with pytest.raises(ValueRefused) as caught:
         function(*arguments)
     return caught.value.reason
@@ -102,7 +102,7 @@ def test_accepted_endpoints(text: str) -> None:
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_refused_endpoints(text: t.Any) -> None:
-    assert word(kilo_endpoints.split_host_port, text) == "NodeEndpointInvalid"
+    assert reason(kilo_endpoints.split_host_port, text) == "NodeEndpointInvalid"
 
 
 @given(st.text(alphabet="[]:.0123456789abf%/ \u0665", max_size=40))
@@ -142,7 +142,7 @@ def test_lazy_and_strict() -> None:
     assert kilo_endpoints.resolve_endpoint(one).source == "clustermesh-endpoint"
     for value in (None, ""):
         one = node(addresses=[("ExternalIP", "203.0.113.5")], clustermesh_endpoint=value, force_endpoint="not-valid")
-        assert word(kilo_endpoints.resolve_endpoint, one) == "NodeEndpointInvalid"
+        assert reason(kilo_endpoints.resolve_endpoint, one) == "NodeEndpointInvalid"
     one = annotated(one, force_endpoint="")
     assert kilo_endpoints.resolve_endpoint(one, 51999).text == "203.0.113.5:51999"
 
@@ -164,7 +164,7 @@ def test_lazy_and_strict() -> None:
 )
 def test_external_ip(addresses: t.Any, port: t.Any, expected: str | None) -> None:
     if expected is None:
-        assert word(kilo_endpoints.resolve_endpoint, node(addresses=addresses), port) == "NodeNoEndpoint"
+        assert reason(kilo_endpoints.resolve_endpoint, node(addresses=addresses), port) == "NodeNoEndpoint"
     else:
         assert kilo_endpoints.resolve_endpoint(node(addresses=addresses), port) == (expected, "external-ip")
 
@@ -261,7 +261,7 @@ def test_cidrs(text: str, host: str, network: str, route: str) -> None:
     ],
 )
 def test_no_cidrs(text: t.Any) -> None:
-    assert word(kilo_values.parse_cidr, text) == "invalid-cidr" and kilo_values.cidr_or_none(text) is None
+    assert reason(kilo_values.parse_cidr, text) == "invalid-cidr" and kilo_values.cidr_or_none(text) is None
 
 
 @given(st.text(alphabet="0123456789abcdef:./%+ ", max_size=45))
@@ -303,7 +303,7 @@ def test_a_node_of_whatever_types_is_a_node(given_node: dict[str, t.Any], flat_f
 
 @pytest.mark.parametrize("junk", [None, 5, "x", [], [{}]])
 def test_what_is_no_node(junk: t.Any) -> None:
-    assert word(kilo_values.parse_node, junk) == "name_invalid"
+    assert reason(kilo_values.parse_node, junk) == "name_invalid"
 
 
 TYPED = {"name": "c", "podCIDRs": ["10.0.0.0/16"], "wireguardCIDR": "10.4.0.0/24"}

@@ -95,7 +95,7 @@ def words(topology):
 
 
 def test_an_address_that_load_balancing_hands_out_is_no_nodes():
-    """It was written by a run in whose seconds the node held it, and the node is without power now (threat T48)."""
+    """It was written by a run while the node held it, and the node is without power now (threat T48)."""
     held = "10.66.23.210"
     stale = {"addresses": [ADDRESS["a1"], held], "endpoints": [ADDRESS["a1"] + ":51820", held + ":51820"]}
     assert held in holding(plan_kubespan_mesh(fabric(), listings(a1=stale), MESH).to_json())["a1"]["addresses"]
@@ -122,7 +122,7 @@ def test_every_node_gets_the_same_affiliates():
 
 
 @pytest.mark.parametrize(
-    "change, object_name, word",
+    "change, object_name, reason",
     [
         ({"additional_addresses": ["0.0.0.0/0"]}, "gcp/g1", "outside_grant"),
         ({"additional_addresses": ["10.2.3.0/24"]}, "gcp/g1", "outside_grant"),
@@ -133,9 +133,9 @@ def test_every_node_gets_the_same_affiliates():
         ({"kubespan_address": "fd00::1"}, "gcp/g1", "outside_grant"),
     ],
 )
-def test_a_lying_node_is_named_and_the_others_stay(change, object_name, word):
+def test_a_node_with_false_claims_is_named_and_the_others_stay(change, object_name, reason):
     topology = plan_kubespan_mesh(fabric(), listings(g1=change), MESH).to_json()
-    assert (object_name, word) in words(topology)
+    assert (object_name, reason) in words(topology)
     assert {"a1", "a2"} <= set(holding(topology)) and not contested(topology)
     assert holding(topology)["a2"]["additional_addresses"] == [PODS["a2"]]
 
@@ -189,7 +189,7 @@ def published(harvested, only=None, **changes):
     return annotations_to_publish(MeshPlan.from_json(topology), reported, harvested)
 
 
-def test_what_others_see_stands_behind_a_nodes_own_endpoints():
+def test_what_others_see_comes_after_a_nodes_own_endpoints():
     nothing = dict.fromkeys(KEYS)
     assert published(None) == published(nothing) == {}
     row = {"affiliate_id": "id-g1", "endpoint": SEEN}
@@ -240,7 +240,7 @@ def test_one_node_cannot_fill_anothers_list():
     assert found == ["10.22.22.27:51820", "198.51.100.0:1"]
 
 
-def test_nodes_that_were_refused_are_passed_on_as_what_is_to_be_mended():
+def test_nodes_that_were_refused_are_passed_on_as_what_is_to_be_fixed():
     part = node_kubespan(
         MeshPlan.from_json(
             plan_kubespan_mesh(fabric(), listings(g1={"additional_addresses": ["10.77.0.0/24"]}), MESH).to_json()

@@ -226,10 +226,10 @@ def test_two_that_claim_one_thing_are_left_to_the_nodes(evil: t.Any) -> None:
         ("aaa", False, False),
         ("gcp-1", True, False),
     ]
-    # what the host says of itself in this run is marked, and counts instead of what its cluster says
-    word = {"gcp-1": published("aws", AWS_KEY[:20] + GCP_KEY[20:], "x")}
-    said = plan_semaphore_mesh(fabric(), hostile, word).to_json()["nodes"]["gcp-1"]["annotations"]
-    assert said["aws.wireguard.semaphore.uw.io/pubKey"] == word["gcp-1"]["aws.wireguard.semaphore.uw.io/pubKey"]
+    # what the host states of itself in this run is marked, and counts instead of its cluster's statement
+    notes = {"gcp-1": published("aws", AWS_KEY[:20] + GCP_KEY[20:], "x")}
+    said = plan_semaphore_mesh(fabric(), hostile, notes).to_json()["nodes"]["gcp-1"]["annotations"]
+    assert said["aws.wireguard.semaphore.uw.io/pubKey"] == notes["gcp-1"]["aws.wireguard.semaphore.uw.io/pubKey"]
     again = node_part(
         MeshPlan.from_json(plan_semaphore_mesh(fabric(), hostile, {"gcp-1": published("aws", GCP_KEY, "x")}).to_json()),
         "aws-1",
@@ -328,7 +328,7 @@ def test_a_source_that_is_empty_since_its_nodes_were_refused_is_not_to_be_confir
     assert "2 nodes were refused, the first is gcp/gcp-1 [outside_grant]" in refusal.message
     assert "the grant of cluster gcp in the inventory (pod_cidrs" in refusal.message
     for most, deletes in ((None, False), (0, False), (1, True)):
-        # a source whose nodes are refused is not empty, whatever was confirmed once; a number of one's own is another thing
+        # a source with refused nodes is not empty, whatever was confirmed once; a number of one's own is another thing
         assert (budget(device, live, (), most, ["gcp"]) is None) is deletes
     confirmed = budget(device, live, (), None, ["gcp"])
     assert (
@@ -346,7 +346,7 @@ def test_a_source_that_is_empty_since_its_nodes_were_refused_is_not_to_be_confir
 
 
 def test_a_part_of_a_source_that_is_gone_asks_for_the_grant_first() -> None:
-    """A wrong range may refuse half of a cluster; what a hostile node says is no part of the advice."""
+    """A wrong range may refuse half of a cluster; what a hostile node states is no part of the advice."""
     device = node_part(MeshPlan.from_json(plan_semaphore_mesh(fabric(), SETTLED).to_json()), "aws-1")["devices"][0]
     live = {str(number): LivePeer(allowed_ips=(f"10.4.{20 + number}.0/24",)) for number in range(9)}
     refusal = budget(device, live, {"8"}, None, ["gcp"])
@@ -396,7 +396,7 @@ def test_of_several_addresses_the_one_inside_the_grant_is_announced() -> None:
 
 
 def test_an_endpoint_outside_the_grant_is_a_claim_outside_the_grant() -> None:
-    """Also one of another cluster's node ranges; the inventory's own word about a host is none."""
+    """Also one of another cluster's node ranges; the inventory's own statement about a host is none."""
     cluster = {"node_cidrs": ["10.66.23.0/24"]}
     assert chosen(cluster, ["10.22.22.27"]) == (None, [("aws/aws-1", "outside_grant")])
     assert chosen(cluster, ["10.22.22.27"], wireguard_endpoint="198.51.100.7") == ("198.51.100.7:51821", [])
@@ -573,7 +573,7 @@ def test_a_node_without_a_range_is_a_peer_that_gets_no_packets() -> None:
     assert topology["refused"] == [] and "no range to gcp-2" in topology["pod_ranges"]["gcp"]["notes"][0]
 
 
-def test_a_node_whose_ranges_are_all_refused_is_refused_and_no_peer_without_ranges() -> None:
+def test_a_node_with_no_accepted_range_is_refused_and_no_peer_without_ranges() -> None:
     rows = [affinity("gcp-1", "192.168.9.0/26"), affinity("gcp-2", "192.168.9.64/26")]
     topology = plan_semaphore_mesh(fabric(), two_nodes(affinities=rows, blocks=[])).to_json()
     assert peers_of(topology) == [] and reasons(topology) == [

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a cluster's CoreDNS can answer from ServiceImports: told by its image, never guessed."""
+"""Whether a cluster's CoreDNS can answer from ServiceImports: read from its image, never guessed."""
 
 from __future__ import annotations
 
@@ -64,17 +64,17 @@ def test_no_deployment_can_break_it(given_one):
         assert error.reason == "name_invalid"
 
 
-def judged(images=("coredns:v1.12.2",), served=True, hidden=(), stands=False, version="", there=True):
+def judged(images=("coredns:v1.12.2",), served=True, hidden=(), exists=False, version="", there=True):
     options = Options("gcp", (), "m", version=parse_version(version), multicluster="clusterset.local")
     found = names.Found(deployment(*images) if there else None, served, {}, tuple(hidden))
-    return names.refused(options, bool(version), found, "kube-system", "coredns", stands)
+    return names.refused(options, bool(version), found, "kube-system", "coredns", exists)
 
 
 def test_what_has_to_be_there_before_the_zone_is_written():
     assert judged() is None and judged(images=("dns:7",), version="1.13.1") is None
     reason, message = judged(images=("coredns:v1.12.1",))
     assert reason == "coredns_too_old" and "CoreDNS 1.12.1" in message and "1.12.2" in message
-    assert judged(version="1.12.1")[0] == "coredns_too_old"  # what the user says goes before the image
+    assert judged(version="1.12.1")[0] == "coredns_too_old"  # what the user sets goes before the image
     reason, message = judged(images=("dns:7",))
     assert reason == "coredns_version_unknown" and "dns:7" in message and "coredns_rewrite_version" in message
     assert "coredns_rewrite_deployment" in judged(there=False)[1]
@@ -85,13 +85,13 @@ def test_what_has_to_be_there_before_the_zone_is_written():
     )
 
 
-def test_what_cannot_be_told_takes_nothing_away():
+def test_what_cannot_be_read_takes_nothing_away():
     assert (
-        judged(images=("dns:7",), stands=True) is None
-        and judged(hidden=["get Deployment"], there=False, stands=True) is None
+        judged(images=("dns:7",), exists=True) is None
+        and judged(hidden=["get Deployment"], there=False, exists=True) is None
     )
-    assert judged(served=False, stands=True) is None
-    assert judged(images=("coredns:v1.11.1",), stands=True)[0] == "coredns_too_old"  # it would not start again
+    assert judged(served=False, exists=True) is None
+    assert judged(images=("coredns:v1.11.1",), exists=True)[0] == "coredns_too_old"  # it would not start again
 
 
 def test_the_block_is_one_of_its_own_and_follows_no_pods():

@@ -115,7 +115,7 @@ AFFINITY = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP":
         (remote(), local(clusterIP="None"), ["delete", "create"], []),
         (remote(clusterIP="None"), local(clusterIP="None"), [], []),
         (remote(type="ExternalName", externalName="x"), None, [], ["unsupported_type"]),
-        (remote(type="ExternalName", externalName="x"), local(), [], ["unsupported_type"]),  # what stands stays
+        (remote(type="ExternalName", externalName="x"), local(), [], ["unsupported_type"]),  # what exists stays
         (
             remote(type="ExternalName", externalName="x", ports=None),
             local(ports=[{"port": 1}]),
@@ -237,14 +237,14 @@ def test_slices_of_global_services():
     }
     assert copied(opted_in=True, local_cluster=True)["endpoints"][0]["hints"] == {"forZones": [{"name": "z1"}]}
     nameless = dict(PIECE, metadata={"name": "x", "namespace": "ex"})
-    for word, more in (
+    for reason, more in (
         ("too_many_zones", {"zones": ["z"] * 9}),
         ("missing_service_name_label", {"source": nameless}),
         ("unsupported_type", {"source": dict(PIECE, addressType="FQDN")}),
     ):
         with pytest.raises(ValueRefused) as raised:
             copied(**more)
-        assert raised.value.reason == word
+        assert raised.value.reason == reason
 
 
 def test_a_full_slice_stays_when_an_endpoint_comes():

@@ -95,14 +95,14 @@ def read(text):
     return reader
 
 
-def everywhere(value, word):
+def everywhere(value, text):
     """Every text of some facts replaced, but what code decides by."""
     if isinstance(value, dict):
         keep = ("public_key", "state", "action", "since", "now", "device", "scope")
-        return {key: (inner if key in keep else everywhere(inner, word)) for key, inner in value.items()}
+        return {key: (inner if key in keep else everywhere(inner, text)) for key, inner in value.items()}
     if isinstance(value, list):
-        return [everywhere(inner, word) for inner in value]
-    return word if isinstance(value, str) else value
+        return [everywhere(inner, text) for inner in value]
+    return text if isinstance(value, str) else value
 
 
 def hostile_facts(reason):
@@ -155,9 +155,9 @@ def hostile_facts(reason):
     return facts
 
 
-@pytest.mark.parametrize("word", HOSTILE)
-def test_nothing_that_a_stranger_wrote_becomes_part_of_the_page(word):
-    found = read(page.render(model.build(hostile_facts(word))))
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_that_a_stranger_wrote_becomes_part_of_the_page(text):
+    found = read(page.render(model.build(hostile_facts(text))))
     assert set(found.tags) <= TAGS
     assert found.tags.count("script") == 1 and found.tags.count("style") == 1 and found.tags.count("meta") == 4
     names = {name for dummy, name, dummy_value in found.attributes}
@@ -166,12 +166,12 @@ def test_nothing_that_a_stranger_wrote_becomes_part_of_the_page(word):
     assert all(re.match(r"#(?:pair-[0-9]+|tunnels|links)\Z", value) for value in links - {"data:,"}), links
 
 
-@pytest.mark.parametrize("word", HOSTILE)
-def test_no_label_breaks_a_line_of_the_metrics(word):
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_label_breaks_a_line_of_the_metrics(text):
     line = re.compile(
         r'(?:# (?:HELP|TYPE) [a-z_]+ [^\n]+|[a-z_]+\{(?:[a-z_]+="(?:[^"\\\n]|\\[\\n"])*",?)*\} [0-9.e+-]+)\Z'
     )
-    for one in prometheus.text(model.build(hostile_facts(word))).splitlines():
+    for one in prometheus.text(model.build(hostile_facts(text))).splitlines():
         assert line.match(one), one
         assert not one.startswith("fake_metric")
 

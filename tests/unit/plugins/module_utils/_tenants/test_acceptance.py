@@ -59,7 +59,7 @@ def request_deletion(world: World, kind: str, name: str) -> None:
 def test_provider_ids_four_parts_optional_prefix_node_checked_nothing_else() -> None:
     assert parse_interface_id("onmetal-api-net://a/b/c/d") == parse_interface_id("a/b/c/d") == ("a", "b", "c", "d")
     assert parse_network_id("//// "[:3]) == ("", "", "", "") and parse_network_id("A b/c/!/ ") == ("A b", "c", "!", " ")
-    for text, word in (
+    for text, reason in (
         ("a/b/c", "segment_count"),
         ("a/b/c/d/", "segment_count"),
         ("a/b/c\n/d", "invalid_node"),
@@ -69,7 +69,7 @@ def test_provider_ids_four_parts_optional_prefix_node_checked_nothing_else() -> 
     ):
         with pytest.raises(ValueRefused) as error:
             parse_interface_id(text)
-        assert error.value.reason == word, text
+        assert error.value.reason == reason, text
     assert parse_interface_id(f"a/b/{'n' * 253}/d").node
 
 
@@ -201,7 +201,7 @@ def test_interfaces_match_by_uid_and_release_what_they_held_and_nothing_else() -
         },
     )
     source_one = key_of(found(world, SOURCE, "NetworkInterface", "nic-1"))
-    # other names and another node, the same uid: still ours
+    # other names and another node, the same uid: still owned
     world.source.patch(source_one, {"spec": {"providerID": "other/other/other/t1-uid"}})
     run(world)
     assert (
@@ -288,8 +288,8 @@ def test_the_status_shows_only_ipv4_and_its_time_changes_only_with_the_state() -
     assert "virtualIP" not in status and (status["state"], status["lastStateTransitionTime"]) == ("Error", LATER)
 
 
-class Silent(MemoryStore):
-    """A server whose list of networks fails."""
+class Unreachable(MemoryStore):
+    """A server with a list of networks that fails."""
 
     def list(self, api_version: str, kind: str, within: str = "") -> builtins.list[Object]:
         if kind == "Network":
@@ -314,7 +314,7 @@ def test_collection_goes_by_labels_and_never_beyond_its_namespaces_nor_after_a_f
     bare = twin("bare", NAMESPACE, "team-a")
     del bare["metadata"]["labels"][LINK + "network-name"]
     world = World([source("Network", "net-1", "net-uid")], twins + [bare])
-    unreachable = Silent(world.source.all())
+    unreachable = Unreachable(world.source.all())
     converged({SOURCE: unreachable, APINET: world.apinet}, options(watch_namespace="team-a"))
     assert world.writes == 0
     run(world, watch_namespace="team-a", collect=False)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Attaching and detaching interfaces, and whose twins are written."""
+"""Attaching and detaching interfaces, and which twins are written."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def attach(made: World, ready: bool = False, desired: t.Sequence[Attachment] = D
     return run(made, lambda view: plan_attachment(view, desired, ready))
 
 
-def word(result: Result) -> str:
+def reason(result: Result) -> str:
     (outcome,) = result.outcomes
     return (outcome.failures or outcome.reasons)[0].reason
 
 
 def test_a_twin_then_readiness_then_the_provider_id() -> None:
     made = world()
-    assert word(attach(made, ready=True)) == "twin_not_ready"
+    assert reason(attach(made, ready=True)) == "twin_not_ready"
     twin = made.get(APINET, "NetworkInterface", "nic-1-uid")
     assert twin is not None and twin["spec"] == {
         "nodeRef": {"name": "node-a"},
@@ -103,40 +103,40 @@ def test_an_interface_that_got_its_name_anew_takes_no_twin_of_the_former() -> No
 
 
 def test_what_waits_and_what_is_refused() -> None:
-    assert word(attach(world(), desired=[Attachment("team-a", "none", "node-a")])) == "interface_missing"
+    assert reason(attach(world(), desired=[Attachment("team-a", "none", "node-a")])) == "interface_missing"
     bare = World([source("Network", "net-1", "net-uid"), interface("nic-1", "nic-1-uid")], [])
-    assert word(attach(bare)) == "network_not_available"
+    assert reason(attach(bare)) == "network_not_available"
     made = world()
     attach(made)
-    assert word(attach(made, desired=[Attachment("team-a", "nic-1", "node-b")])) == "attached_elsewhere"
-    assert word(attach(world(apinet=[interface_twin("nic-1-uid", "net-uid")]))) == "not_ours"
+    assert reason(attach(made, desired=[Attachment("team-a", "nic-1", "node-b")])) == "attached_elsewhere"
+    assert reason(attach(world(apinet=[interface_twin("nic-1-uid", "net-uid")]))) == "not_ours"
     pool = world(apinet=[interface_twin("t1", "net-uid")])
     pool.source.patch(
         key_of(pool.get(SOURCE, "NetworkInterface", "nic-1")), {"spec": {"providerID": "a/b/node-a/t1-uid"}}
     )  # type: ignore[arg-type]
-    assert word(attach(pool)) == "attached_elsewhere"
-    assert word(run(pool, lambda view: plan_detachment(view, DESIRED))) == "not_ours"
+    assert reason(attach(pool)) == "attached_elsewhere"
+    assert reason(run(pool, lambda view: plan_detachment(view, DESIRED))) == "not_ours"
     ephemeral = interface("nic-1", "nic-1-uid")
     ephemeral["spec"]["ips"] = [{"ephemeral": {}}]
     waiting = World([source("Network", "net-1", "net-uid"), ephemeral], [])
     waiting.settle()
-    assert word(attach(waiting)) == "prefix_not_allocated"
+    assert reason(attach(waiting)) == "prefix_not_allocated"
 
 
 @pytest.mark.parametrize(
     "given", ["x", "a/b/4711", "{ns}/other-uid/200/{uid}", "{ns}/net-uid/200/another", "elsewhere/net-uid/200/{uid}"]
 )
-def test_a_network_that_lies_about_its_provider_id(given: str) -> None:
+def test_a_network_with_a_false_provider_id(given: str) -> None:
     made = world(source("Network", "net-2", "other-uid"))
     twin = made.get(APINET, "Network", "net-uid")
     assert twin is not None
     text = given.format(ns=NAMESPACE, uid=twin["metadata"]["uid"])
     made.source.patch(key_of(made.get(SOURCE, "Network", "net-1")), {"spec": {"providerID": text}})  # type: ignore[arg-type]
-    assert word(attach(made)) in ("outside_grant", "segment_count")
+    assert reason(attach(made)) in ("outside_grant", "segment_count")
     assert made.get(APINET, "NetworkInterface", "nic-1-uid") is None
 
 
-def test_whose_a_twin_is() -> None:
+def test_owner_of_a_twin() -> None:
     owned = OPTIONS._replace(profile=ONMETAL._replace(field_manager="multicluster.network/t"))
 
     def twin(labels: t.Mapping[str, str], *managers: tuple[str, str]) -> Object:

@@ -82,24 +82,24 @@ def read(text):
     return reader
 
 
-def document(word="", flows=1, hops=3):
-    """A trace that ends on gcp-node-1; ``word`` stands wherever a stranger's text may."""
+def document(text="", flows=1, hops=3):
+    """A trace that ends on gcp-node-1; ``text`` is wherever a stranger's text may be."""
     ways = [
         {
             "id": str(number),
             "number": 61000 + number,
-            "protocol": word or "tcp",
+            "protocol": text or "tcp",
             "version": 4,
             "source": {
                 "kind": "pod",
-                "name": word or f"aws/default/web-{number}",
-                "address": word or "10.2.3.9",
+                "name": text or f"aws/default/web-{number}",
+                "address": text or "10.2.3.9",
                 "host": "aws-node-1",
             },
             "target": {
                 "kind": "service",
-                "name": word or "gcp/sys-log/fluentd",
-                "address": word or "10.5.0.7",
+                "name": text or "gcp/sys-log/fluentd",
+                "address": text or "10.5.0.7",
                 "port": 8888,
                 "backends": [],
             },
@@ -110,38 +110,38 @@ def document(word="", flows=1, hops=3):
         {
             "flow": str(way),
             "direction": "forward",
-            "where": word or ("aws-node-1" if number < 2 else "gcp-node-1"),
-            "what": word or f"hop {number}",
-            "expected": word or "forwards",
-            "observed": word or ("drop" if number == 2 else "seen"),
+            "where": text or ("aws-node-1" if number < 2 else "gcp-node-1"),
+            "what": text or f"hop {number}",
+            "expected": text or "forwards",
+            "observed": text or ("drop" if number == 2 else "seen"),
             "verdict": "differs" if number == 2 else "ok",
-            "command": word or "nft list ruleset",
-            "source": word or "route",
+            "command": text or "nft list ruleset",
+            "source": text or "route",
         }
         for way in range(flows)
         for number in range(hops)
     ]
     finding = {
-        "cause": word or "forward_dropped",
-        "where": word or "gcp-node-1",
+        "cause": text or "forward_dropped",
+        "where": text or "gcp-node-1",
         "flow": "0",
-        "message": word or "chain FORWARD drops",
-        "mend": word or "iptables -P",
-        "confidence": word or "proven",
+        "message": text or "chain FORWARD drops",
+        "mend": text or "iptables -P",
+        "confidence": text or "proven",
     }
     return {
-        "fabric": word or "demo",
-        "generated": word or "2026-11-23T12:00:00Z",
+        "fabric": text or "demo",
+        "generated": text or "2026-11-23T12:00:00Z",
         "trace": {"flows": ways},
-        "verdict": word or "does not arrive",
+        "verdict": text or "does not arrive",
         "findings": [finding],
         "hops": rows,
     }
 
 
-@pytest.mark.parametrize("word", HOSTILE)
-def test_nothing_that_a_stranger_wrote_becomes_part_of_the_page(word):
-    found = read(page.render(document(word)))
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_that_a_stranger_wrote_becomes_part_of_the_page(text):
+    found = read(page.render(document(text)))
     assert set(found.tags) <= TAGS
     assert found.tags.count("script") == 1 and found.tags.count("style") == 1 and found.tags.count("meta") == 4
     names = {name for name, dummy in found.attributes}
@@ -153,7 +153,7 @@ def test_it_shows_the_finding_and_every_hop():
     text = page.render(document())
     found = read(text)
     assert "Trace from aws/default/web-0 to gcp/sys-log/fluentd" in found.texts
-    for word in (
+    for text in (
         "forward_dropped",
         "chain FORWARD drops",
         "iptables -P",
@@ -163,7 +163,7 @@ def test_it_shows_the_finding_and_every_hop():
         "hop 1",
         "hop 2",
     ):
-        assert word in found.texts, word
+        assert text in found.texts, text
     assert text.count('<circle class="here"') == 1 and text.count('<circle class="dot ') == 3
 
 

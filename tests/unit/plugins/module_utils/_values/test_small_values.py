@@ -88,7 +88,7 @@ def test_bad_subdomains(name: t.Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, word",
+    "name, expected",
     [
         ("wireguard.gcp", None),
         ("a" * 15, None),
@@ -108,11 +108,11 @@ def test_bad_subdomains(name: t.Any) -> None:
         (None, "device_name_invalid_char"),
     ],
 )
-def test_interface_names(name: t.Any, word: str | None) -> None:
+def test_interface_names(name: t.Any, expected: str | None) -> None:
     if name == "\ud800":
-        assert reason_of(check_interface_name, name) in (None, word)
+        assert reason_of(check_interface_name, name) in (None, expected)
     else:
-        assert reason_of(check_interface_name, name) == word
+        assert reason_of(check_interface_name, name) == expected
 
 
 @given(st.integers(0, 10**19 - 1))
