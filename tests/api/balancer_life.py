@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The whole life of what the Equinix Metal cloud controller made: nodes, addresses and MetalLB's configuration, taken over, changed in every way, handed back.
+"""The whole life of what the Equinix Metal cloud controller made: nodes, addresses and MetalLB's configuration, taken over, changed in every way, given back.
 
 ``original`` is the program, or what it was recorded to have written: ``begin()`` is its first start, ``again()`` the one after us.
 """
@@ -40,7 +40,7 @@ MODES = {
     "custom-resources": "metallb:///metallb-system?crdConfiguration=true",
     "kube-vip": "kube-vip://",
 }
-#: As the original: the names of annotations with numbers, the tags of its name, every node's password alongside its session.
+#: As upstream: the names of annotations with numbers, the tags of its name, every node's password alongside its session.
 SETTINGS = {
     "identity": "cloud-provider-equinix-metal",
     "annotation_scheme": "indexed",
@@ -118,7 +118,7 @@ class Balanced:
             self.double.ask("/devices", hostname="metal-%d" % number, number=number)
 
     def put(self) -> None:
-        """Two fresh nodes as kubelets make them, two Services, MetalLB without a word of the user's."""
+        """Two fresh nodes as kubelets make them, two Services, MetalLB without a setting of the user's."""
         self.prepare()
         if self.mode == "configmap":
             self._create(
@@ -182,7 +182,7 @@ class Balanced:
                 )
 
     def objects(self) -> list[dict[str, t.Any]]:
-        """Everything that the original may have written."""
+        """Everything that upstream may have written."""
         found = [dict(item, apiVersion="v1", kind="Service") for item in self.client.list(SERVICES).items]
         found += [dict(item, apiVersion="v1", kind="Node") for item in self.client.list(NODES).items]
         if self.mode == "configmap":
@@ -197,7 +197,7 @@ class Balanced:
         return found
 
     def held(self) -> dict[str, list[str]]:
-        """Address -> tags, of all reservations; the cluster's UID, which differs from server to server, by a word."""
+        """Address -> tags, of all reservations; the cluster's UID, which differs from server to server, by a name."""
         return {
             row["address"]: sorted(tag.replace(uid(self.client), "UID") for tag in row["tags"])
             for row in self.double.held()
@@ -210,7 +210,7 @@ def said(objects: t.Iterable[t.Mapping[str, t.Any]]) -> dict[tuple[str, str], t.
     for given in objects:
         obj = copy.deepcopy(content(given))
         obj.get("status", {}).pop("conditions", None)
-        if obj["kind"] == "ConfigMap":  # our note of which peers are ours, for us alone
+        if obj["kind"] == "ConfigMap":  # our note of owned peers, for us alone
             (obj["metadata"].get("annotations") or {}).pop("metal.equinix.com/managed-peers", None)
             if not obj["metadata"].get("annotations"):
                 obj["metadata"].pop("annotations", None)
@@ -228,7 +228,7 @@ def spelled(value: t.Any) -> str:
 
 
 def meant(value: t.Any) -> t.Any:
-    """A part of MetalLB's text without what says nothing: the original writes every field that it knows, with an empty value where it has none."""
+    """A part of MetalLB's text without what has no effect: upstream writes every field that it knows, with an empty value where it has none."""
     if isinstance(value, list):
         return sorted(map(meant, value), key=spelled)
     if not isinstance(value, dict):
@@ -308,16 +308,16 @@ def quiet(one: Balanced, **more: t.Any) -> None:
 
 
 def live(one: Balanced, original: t.Any) -> None:
-    """From the original to us, every later change, and back."""
+    """From upstream to us, every later change, and back."""
     original.begin()
     before, held = said(one.objects()), one.held()
     assert len(held) == 2 and {before["Service", name]["spec"]["loadBalancerIP"] for name in ("db", "web")} == set(held)
 
-    # without adopt nothing of the original's is touched
+    # without adopt nothing of upstream's is touched
     mark, calls = one.server.mark(), len(one.double.calls())
     one.run()
     assert one.server.writes(mark) == [] and posts(one, calls) == []
-    # the plan says what would change, which is who is on record, and our record of reservations
+    # the plan has what would change, which is who is on record, and our record of reservations
     planned = one.run(check=True, adopt=True)
     assert one.server.writes(mark) == [] and posts(one, calls) == []
     result = settle(one, adopt=True)
@@ -339,7 +339,7 @@ def live(one: Balanced, original: t.Any) -> None:
     assert one.held() == held and posts(one, calls) == [] and owned(one) == set()
     quiet(one, state="released")
     original.again()
-    same(before, one, "the original found something to change")
+    same(before, one, "upstream found something to change")
     assert one.held() == held
     mark = one.server.mark()
     one.run()
@@ -347,7 +347,7 @@ def live(one: Balanced, original: t.Any) -> None:
 
 
 def changes(one: Balanced) -> None:
-    """Services come and go, the latter also where a finalizer of the original holds them; nodes come and go."""
+    """Services come and go, the latter also where a finalizer of upstream holds them; nodes come and go."""
     one.service("late")
     settle(one)
     address = one.client.get(SERVICES + "/late")["spec"]["loadBalancerIP"]

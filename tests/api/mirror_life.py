@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The whole life of mirrors and global services that another program made: taken over, changed in every way, and handed back.
+"""The whole life of mirrors and global services that another program made: taken over, changed in every way, and given back.
 
 ``original`` is that program, or a record of what it wrote: begin() makes its objects for what the sources hold now, again() is its next
 start, after which everything has to be as it was.
@@ -17,9 +17,9 @@ from recorded import content
 US = "multicluster.network/t"
 MIRROR = "aws-sys-log-73736d-fluentd"
 GLOBAL = "gl-shop-73736d-cart"
-#: What a mirror is in the original's own form, which is what makes a way back; see the guide "From Semaphore".
+#: What a mirror is in upstream's own form, which is what makes a way back; see the guide "From Semaphore".
 THEIRS = {"mirror_as": "endpoints", "endpoint_fields": "all", "session_affinity": False}
-#: It asks for local-first routing as well. Without that the original writes hints all the same, and we do not (semaphore 4.7).
+#: It asks for local-first routing as well. Without that upstream writes hints all the same, and we do not (semaphore 4.7).
 ROUTING = "mirror.semaphore.uw.io/global-service-routing-strategy=local-first"
 ROUTED = dict(SHARED, **dict([ROUTING.split("=")]))
 MORE = {"name": "more", "protocol": "TCP", "port": 9999, "targetPort": 9999}
@@ -53,7 +53,7 @@ def mirrored(two: Two, shared: bool):
 
 
 def said(objects):
-    """What the objects say, by kind and name. The original names the clusters of a global Service in the order in which it heard of them."""
+    """What the objects have, by kind and name. Upstream names the clusters of a global Service in the order in which it heard of them."""
     found = {}
     for obj in map(content, objects):
         annotations = obj["metadata"].get("annotations") or {}
@@ -69,14 +69,14 @@ def managers(obj):
 
 
 def run(two: Two, shared: bool, **more):
-    options = dict(THEIRS, destinations=["gcp"], **more)  # the original runs there alone
+    options = dict(THEIRS, destinations=["gcp"], **more)  # upstream runs there alone
     if shared:
         options.update(global_selector="mirror.semaphore.uw.io/global-service=true", routing_selector=ROUTING)
     return two.run(**options)
 
 
 def nothing_to_do(two: Two, shared: bool, **more) -> None:
-    """A second run writes nothing, and says so."""
+    """A second run writes nothing, and reports so."""
     mark = two.mark()
     result = run(two, shared, **more)
     assert not result["changed"] and not result["failures"], result["plan"]
@@ -94,7 +94,7 @@ def settle(two: Two, shared: bool, **more):
 
 
 def live(two: Two, original, shared: bool) -> None:
-    """From the original to us, every later change, and back."""
+    """From upstream to us, every later change, and back."""
     put_sources(two, shared)
     original.begin()
     before = said(mirrored(two, shared))
@@ -105,7 +105,7 @@ def live(two: Two, original, shared: bool) -> None:
     )
     taken_over(two, shared, before)
     changes(two, shared)
-    handed_back(two, original, shared)
+    given_back(two, original, shared)
 
 
 def taken_over(two: Two, shared: bool, before) -> None:
@@ -212,8 +212,8 @@ def changes_of_global_services(two: Two) -> None:
     assert set(slices_of(two)) == {"gl-cart-aws01", "gl-cart-gcp01"}
 
 
-def handed_back(two: Two, original, shared: bool) -> None:
-    """Nothing of the content changes when we let go, nor when the original starts again."""
+def given_back(two: Two, original, shared: bool) -> None:
+    """Nothing of the content changes when we let go, nor when upstream starts again."""
     before = said(mirrored(two, shared))
     result = run(two, shared, state="released")
     assert result["changed"] and not result["failures"] and not result["refused"]
@@ -221,7 +221,7 @@ def handed_back(two: Two, original, shared: bool) -> None:
     assert said(after) == before and not any(US in managers(obj) for obj in after)
     nothing_to_do(two, shared, state="released")
     original.again()
-    assert said(mirrored(two, shared)) == before, "the original found something to change"
+    assert said(mirrored(two, shared)) == before, "upstream found something to change"
     # and to us they are again what somebody may ask us to take over
     mark = two.mark()
     result = run(two, shared)

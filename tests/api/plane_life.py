@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The whole life of a control plane's address that the Equinix Metal cloud controller kept: taken over, changed in every way, handed back.
+"""The whole life of a control plane's address that the Equinix Metal cloud controller kept: taken over, changed in every way, given back.
 
 ``original`` is the program, or what it was recorded to have written: ``begin()`` is its first start, ``again()`` the one after us.
 """
@@ -25,7 +25,7 @@ from balancer_life import NODES, US, Balanced, different, posts, said, spelled
 CONTROLLER = "cloud-provider-equinix-metal"
 TAG, EIP, IDENT = "control-plane-of-aws", "203.0.113.100", "00000000-0000-4000-8000-00000000000e"
 ROLE = "node-role.kubernetes.io/control-plane"
-#: MetalLB's annotation by its present name, which the original does not know.
+#: MetalLB's annotation by its present name, which upstream does not know.
 PRESENT_POOL = "metallb.io/address-pool"
 EXTERNAL = CONTROLLER + "-kubernetes-external"
 SYSTEM, SLICES = (
@@ -36,7 +36,7 @@ COPY, SOURCE = SLICES.format("kube-system") + "/" + EXTERNAL, SLICES.format("def
 
 
 class Plane:
-    """Two control-plane nodes at the double of the provider, and a reserved address that nobody holds. ``down``: whose API server answers no more."""
+    """Two control-plane nodes at the double of the provider, and a reserved address that nobody holds. ``down``: with an API server that answers no more."""
 
     def __init__(self, server: t.Any, double: t.Any) -> None:
         self.balanced = Balanced(server, double, "kube-vip")
@@ -82,27 +82,27 @@ class Plane:
                 self.client.delete(path)
 
     def holder(self) -> list[str]:
-        """Whose device the provider has on record for the address."""
+        """The owner of the device that the provider has on record for the address."""
         state = self.double.ask("/state")
         named = {row["id"]: row["hostname"] for row in state["devices"]}
         held = next(row for row in state["reservations"] if row["id"] == IDENT)
         return [named[row["assigned_to"]["href"].rpartition("/")[2]] for row in held["assignments"]]
 
     def objects(self) -> list[dict[str, t.Any]]:
-        """Everything that the original may have written."""
+        """Everything that upstream may have written."""
         found = [dict(item, apiVersion="v1", kind="Node") for item in self.client.list(NODES).items]
         found.append(dict(self.client.get(SYSTEM), apiVersion="v1", kind="Service"))
         return found + [dict(self.client.get(COPY), apiVersion="discovery.k8s.io/v1", kind="EndpointSlice")]
 
-    def says(self) -> dict[t.Any, t.Any]:
+    def written(self) -> dict[t.Any, t.Any]:
         found = said(self.objects())
         for obj in found.values():
             (obj["metadata"].get("annotations") or {}).pop(PRESENT_POOL, None)
-        found["Service", EXTERNAL]["spec"]["ports"][0].pop("port")  # port() tells
+        found["Service", EXTERNAL]["spec"]["ports"][0].pop("port")  # port() has it
         return found
 
     def port(self) -> int:
-        """At which the Service listens: since its release 3.4 the original leaves that of the Service kubernetes, where nothing answers (ccm 11.4)."""
+        """At which the Service listens: since its release 3.4 upstream leaves that of the Service kubernetes, where nothing answers (ccm 11.4)."""
         return int(self.client.get(SYSTEM)["spec"]["ports"][0]["port"])
 
     def records(self) -> list[tuple[str, str, t.Any]]:
@@ -163,7 +163,7 @@ class Plane:
 
 
 def same(before: t.Mapping[t.Any, t.Any], plane: Plane, what: str) -> None:
-    found = different(before, plane.says())
+    found = different(before, plane.written())
     assert not found, f"{what}: {found}"
 
 
@@ -193,12 +193,12 @@ def settle(plane: Plane, **more: t.Any) -> dict[str, t.Any]:
 
 
 def live(plane: Plane, original: t.Any) -> None:
-    """From the original to us, every later change, and back."""
+    """From upstream to us, every later change, and back."""
     original.begin()
-    before, first = plane.says(), plane.holder()
+    before, first = plane.written(), plane.holder()
     assert len(first) == 1 and before["Service", EXTERNAL]["spec"]["loadBalancerIP"] == EIP and plane.port() == 443
 
-    # without adopt nothing of the original's is touched, and that it could be is said
+    # without adopt nothing of upstream's is touched, and that it could be is said
     mark, calls = plane.server.mark(), len(plane.double.calls())
     ran = plane.run()
     refused = ran["refused"]
@@ -226,7 +226,7 @@ def live(plane: Plane, original: t.Any) -> None:
 
     changes(plane)
 
-    before, holder, calls = plane.says(), plane.holder(), len(plane.double.calls())
+    before, holder, calls = plane.written(), plane.holder(), len(plane.double.calls())
     assert plane.run(state="released")["changed"]
     same(before, plane, "releasing has changed something")
     assert (
@@ -237,7 +237,7 @@ def live(plane: Plane, original: t.Any) -> None:
     quiet(plane, state="released")
     calls = len(plane.double.calls())
     original.again()
-    same(before, plane, "the original found something to change")
+    same(before, plane, "upstream found something to change")
     assert plane.holder() == holder and posts(plane.balanced, calls) == []
 
 

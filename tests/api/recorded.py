@@ -73,7 +73,7 @@ def lasting(obj: Object) -> Object:
 
 
 def content(obj: Object) -> Object:
-    """What an object says, whoever is on record for it."""
+    """What an object has, whoever is on record for it."""
     made = lasting(obj)
     made["metadata"].pop("managedFields", None)
     return made
@@ -119,7 +119,7 @@ def replay(client: t.Any, obj: Object) -> Object:
 
 
 def part_of(value: t.Any, tree: t.Mapping[str, t.Any]) -> t.Any:
-    """What of a value stands in a tree of fields."""
+    """What of a value is in a tree of fields."""
     names = [name for name in tree if name != "."]
     if not names:
         return copy.deepcopy(value) if not tree else ({} if isinstance(value, dict) else [])

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The whole life of network sets that semaphore-policy made: taken over, changed in every way, and handed back.
+"""The whole life of network sets that semaphore-policy made: taken over, changed in every way, and given back.
 
 ``original`` as in mirror_life. The original lists addresses in the order in which it heard of them, which means nothing; here they are compared
 as sets.

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A tenant from apinetlet to us and back: taken over, changed in every way, handed back, and the original finds its own."""
+"""A tenant from apinetlet to us and back: taken over, changed in every way, given back, and upstream finds its own."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ TWINS = (
 SOURCES = ("Network", "VirtualIP", "LoadBalancer", "LoadBalancerRouting", "NATGateway", "NetworkInterface")
 NODES = ("node-a", "node-b")
 POOL = "machinepoollet"
-OURS = "multicluster.network/t"
+MANAGER = "multicluster.network/t"
 NOTHING: dict[str, list[t.Any]] = {SOURCE: [], APINET: []}
 Object = dict[str, t.Any]
 
 
 class Side(t.Protocol):
-    """Who stands alongside us: the original, and the network side's own controllers."""
+    """Who is alongside us: upstream, and the network side's own controllers."""
 
     def begin(self) -> None:
-        """The original runs over the tenant for the first time, and ends."""
+        """Upstream runs over the tenant for the first time, and ends."""
 
     def network(self) -> bool:
         """The network side does what there is to do; whether it did anything."""
@@ -46,7 +46,7 @@ class Side(t.Protocol):
 
 
 def seed() -> list[Object]:
-    """Neither an internal load balancer nor a virtual IP of IPv6: both end the original's own API server (23)."""
+    """Neither an internal load balancer nor a virtual IP of IPv6: both end upstream's own API server (23)."""
     network = {"networkRef": {"name": "net-1"}}
     return [
         *ends(),
@@ -80,8 +80,8 @@ def put(lab: Lab, rest: t.Callable[[], t.Any]) -> None:
 
 
 def plug(lab: Lab, name: str, node: str, rest: t.Callable[[], t.Any]) -> None:
-    """What the pool of machines does: an interface on a node, and the tenant's one says which. ``rest``: returns when the network side is done with it,
-    since the original's server keeps an address as given away if two write an interface at once."""
+    """What the pool of machines does: an interface on a node, and the tenant's one names it. ``rest``: returns when the network side is done with it,
+    since upstream's server keeps an address as given away if two write an interface at once."""
     nic = lab.get(SOURCE, "NetworkInterface", TEAM, name)
     network = lab.get(SOURCE, "Network", TEAM, nic["spec"]["networkRef"]["name"])["metadata"]["uid"]
     spec = {
@@ -131,7 +131,7 @@ def same(before: t.Sequence[str], lab: Lab, why: str) -> None:
 
 
 def appliers(lab: Lab) -> set[str]:
-    """Who is on record as having applied what one program alone says of a twin. Owner references, empty maps and status are anybody's."""
+    """Who is on record as having applied what one program alone wrote of a twin. Owner references, empty maps and status are anybody's."""
     found = set()
     for obj in objects(lab)[APINET]:
         for entry in obj["metadata"]["managedFields"]:
@@ -240,7 +240,7 @@ class Changes:
         self.remove("VirtualIP", "vip-2", ["IP"])
         self.remove("NATGateway", "nat-1", ["NATGateway", "NATGatewayAutoscaler"])
         self.remove("Network", "net-2", ["Network"])
-        # and what the original shall find when it comes back
+        # and what upstream shall find when it comes back
         lab.create(
             SOURCE,
             source("NATGateway", "nat-2", {"networkRef": {"name": "net-1"}, "type": "Public", "ipFamily": "IPv4"}),
@@ -250,7 +250,7 @@ class Changes:
 
 
 def live(lab: Lab, side: Side, kept: t.Callable[[str], None] = lambda stage: None) -> None:
-    """The whole of it. ``kept(STAGE)`` is called when the original has ended."""
+    """The whole of it. ``kept(STAGE)`` is called when upstream has ended."""
     side.begin()
     kept("begun")
     before, mark = said(objects(lab)), lab.mark()
@@ -262,7 +262,7 @@ def live(lab: Lab, side: Side, kept: t.Callable[[str], None] = lambda stage: Non
     assert taken["failures"] == [] and taken["refused"] == [], taken
     assert taken["plan"]["changes"] == planned["plan"]["changes"] != [], (taken, planned)
     same(before, lab, "taking over has changed something")
-    assert appliers(lab) == {OURS}, appliers(lab)
+    assert appliers(lab) == {MANAGER}, appliers(lab)
     mark = lab.mark()
     for more in ({"adopt": True}, {}):
         assert not lab.sync(**more)["changed"]
@@ -275,5 +275,5 @@ def live(lab: Lab, side: Side, kept: t.Callable[[str], None] = lambda stage: Non
     assert appliers(lab) == {ONMETAL.field_manager}, appliers(lab)
     side.again()
     kept("returned")
-    same(before, lab, "the original has changed something")
+    same(before, lab, "upstream has changed something")
     assert appliers(lab) == {ONMETAL.field_manager}, appliers(lab)

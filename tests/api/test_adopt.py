@@ -45,7 +45,7 @@ CONTROLLER = "cloud-provider-equinix-metal"
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SHARED = minor_version() >= 21
 CAPABILITIES = ["clustermesh", "service_mirror", "network_sets", "load_balancers"]
-#: As the originals do where we would do otherwise by ourselves; the guide "Coming from ..." says so of each.
+#: As upstream does where we would do otherwise by ourselves; the guide "Coming from ..." has each.
 THEIRS = {
     "service_mirror_as": "endpoints",
     "service_mirror_endpoint_fields": "all",
@@ -165,7 +165,7 @@ class Taken:
         self.plane = ControlPlane(metal)
 
     def objects(self):
-        """What the originals wrote, by system."""
+        """What upstream wrote, by system."""
         found = {"load balancers": self.metal.objects(), "control plane": self.plane.objects()}
         if self.everything:
             found.update(
@@ -178,7 +178,7 @@ class Taken:
         return found
 
     def said(self):
-        """{system: {object: what it says}}. We add the name that MetalLB's annotation has today, which the original does not know."""
+        """{system: {object: its content}}. We add the name that MetalLB's annotation has today, which upstream does not know."""
         found = self.objects()
         plane = balanced(found["control plane"])
         for obj in plane.values():
@@ -270,7 +270,7 @@ def put_kilo(servers):
 
 @pytest.fixture
 def fabric(request, two, double, monkeypatch, tmp_path):
-    """What the programs left; request.param: (how MetalLB is told, whether all of them have been there)."""
+    """What the programs left; request.param: (how MetalLB is configured, whether all of them have been there)."""
     mode, everything = request.param
     monkeypatch.setattr(test_clustermesh, "NUMBERS", {"aws": 2, "gcp": 4})
     aws, gcp = two.servers["aws"], two.servers["gcp"]
@@ -379,7 +379,7 @@ def test_looked_at_planned_taken_and_given_back(fabric):
     assert not [
         name for name in managers(found["control plane"]) if name.startswith(CONTROLLER + "-auto")
     ] and US in managers(found["control plane"])
-    # of what it wrote only taints, which belong to whoever changed any of them last, finalizers, which both have, and status are not ours alone
+    # of what it wrote only taints, which belong to whoever changed any of them last, finalizers, which both have, and status are not solely owned
     left = {
         row
         for row in fabric.original_on_record()
@@ -403,7 +403,7 @@ def test_looked_at_planned_taken_and_given_back(fabric):
     said = f"{CONTROLLER} is still on record for spec.taints of {tainted} Node, which nothing needs"
     assert tainted and said in " ".join(shown.split()), shown
 
-    if fabric.everything:  # without a word of adopt it is ours from then on
+    if fabric.everything:  # without a variable of adopt it is owned from then on
         fabric.two.drop("aws", "Service", "shop", "idle")
         assert "aws-shop-73736d-idle" in fabric.two.names("gcp", "Service")
         play(folder, ["service_mirror"])
@@ -422,14 +422,14 @@ def test_looked_at_planned_taken_and_given_back(fabric):
     fabric.untouched(lambda: play(folder, back, *RELEASED))
     if fabric.everything:
         assert Operator(fabric.two.servers).differences() == [], "the operator, started again, finds its own"
-    # and a run of ours leaves it alone
+    # and a run of the collection leaves it alone
     fabric.untouched(lambda: play(folder, ["site", "ccm.control_plane_address", "ccm.nodes"], code=None))
 
 
 @FULL
 @pytest.mark.parametrize("fabric", [("kube-vip", False)], ids=names_of, indirect=True)
 def test_not_while_the_original_runs_and_what_is_left_of_it(fabric):
-    """One that runs is named; one that stands is taken over; its workload, its account and its rights are what nothing needs afterwards."""
+    """One that runs is named; one that exists is taken over; its workload, its account and its rights are what nothing needs afterwards."""
     client, folder = fabric.metal.client, fabric.folder
     pod = {
         "serviceAccountName": CONTROLLER,
@@ -486,7 +486,7 @@ def test_what_fails_of_nodes_is_reported_at_the_end_and_keeps_nothing_out(fabric
 
 
 def twins(tenant):
-    """What every twin says, and {(kind, manager that applied it)}; owner references are everybody's."""
+    """What every twin has, and {(kind, manager that applied it)}; owner references are everybody's."""
     found, appliers = {}, set()
     for kind in TWINS:
         for obj in tenant.list(APINET, kind):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""cluster_objects against a real API server. The audit log says what was really written (decision 44)."""
+"""cluster_objects against a real API server. The audit log shows what was really written (decision 44)."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_drift_is_repaired_where_nobody_else_took_the_field(server):
     client.merge_patch(path, {"metadata": {"labels": {"theirs": "x"}}}, "kubectl")
     assert not run(server, [ROLE])["changed"]
     client.merge_patch(path, {"rules": []}, "kubectl")
-    # nothing of it is ours any more
+    # nothing of it is owned any more
     assert reasons(run(server, [ROLE])) == [("ClusterRole aws/mcn:test", "not_ours")]
     assert run(server, [ROLE], adopt=True)["plan"]["update"] == 1
     role = client.get(path)
@@ -131,8 +131,8 @@ def test_drift_is_repaired_where_nobody_else_took_the_field(server):
     assert not run(server, [ROLE])["changed"] and server.writes(mark) == []
 
 
-def test_a_field_of_ours_that_somebody_else_changed_fails_the_run(server):
-    """Unless the inventory says to leave it: a green run over something stale is worse than a red one."""
+def test_an_owned_field_that_somebody_else_changed_fails_the_run(server):
+    """Unless the inventory leaves it: a green run over something stale is worse than a red one."""
     run(server, [CONFIG])
     client, path = server.client(), "/api/v1/namespaces/default/configmaps/one"
     client.merge_patch(path, {"data": {"a": "theirs"}}, "kubectl-patch")
@@ -149,7 +149,7 @@ def test_a_field_of_ours_that_somebody_else_changed_fails_the_run(server):
     assert client.get(path)["data"]["a"] == "1" and not run(server, [CONFIG])["changed"]
 
 
-def test_what_is_as_desired_becomes_ours_when_it_is_adopted(server):
+def test_what_is_as_desired_becomes_owned_when_it_is_adopted(server):
     client = server.client()
     path = "/api/v1/namespaces/default/configmaps/one"
     client.create("/api/v1/namespaces/default/configmaps", dict(CONFIG, data={"a": "1", "n": "5"}), "kubectl")
@@ -167,7 +167,7 @@ def test_what_is_as_desired_becomes_ours_when_it_is_adopted(server):
     assert client.get(path)["data"] == {"b": "2"}
 
 
-def test_foreign_object_is_refused_and_the_rest_goes_on(server):
+def test_unowned_object_is_refused_and_the_rest_goes_on(server):
     client = server.client()
     unowned = dict(CONFIG, data={"a": "theirs"})
     client.create("/api/v1/namespaces/default/configmaps", unowned, "kubectl")
@@ -195,7 +195,7 @@ def test_purge_and_budget(server):
     assert client.get("/api/v1/namespaces/default/configmaps/one")["data"] == {"a": "theirs"}
 
 
-def test_patching_a_label_onto_something_never_makes_it_ours(server):
+def test_patching_a_label_onto_something_never_makes_it_owned(server):
     client = server.client()
     client.create("/api/v1/namespaces/default/configmaps", dict(CONFIG, data={"a": "theirs"}), "kubectl")
     client.strategic_patch(

@@ -337,7 +337,7 @@ def records(peer):
     return {entry["manager"] for entry in peer["metadata"]["managedFields"] if "f:spec" in entry["fieldsV1"]}
 
 
-def test_an_adopted_peer_is_ours_alone_and_can_change(mesh):
+def test_an_adopted_peer_is_solely_owned_and_can_change(mesh):
     """Its first writer with the same values stayed on record, and the next change was a conflict in a green run."""
     client = mesh["us"].client()
     clustermesh.run(request_for(mesh))
@@ -346,7 +346,7 @@ def test_an_adopted_peer_is_ours_alone_and_can_change(mesh):
     client.create(PEERS, operator_peer("prod--eu--eu-1", "prod", "eu", peer["spec"]), "manager")
     before = marks(mesh)
     assert not clustermesh.run(request_for(mesh))["changed"] and writes(mesh, before) == {}, (
-        "as desired, and somebody else's"
+        "as desired, and of another owner"
     )
     assert clustermesh.run(request_for(mesh, adopt=True))["plan"]["update"] == 1
     assert records(peers_of(mesh["us"])["prod--eu--eu-1"]) == {"multicluster.network/t"}
@@ -397,7 +397,7 @@ def test_what_a_hand_changed_in_a_peer_is_repaired(mesh, edit):
     assert not clustermesh.run(request_for(mesh))["changed"] and writes(mesh, mark) == {}
 
 
-def test_a_second_key_of_a_tunnel_stays_whose_it_is(mesh):
+def test_a_second_key_of_a_tunnel_stays_with_its_owner(mesh):
     clustermesh.run(request_for(mesh))
     secret = base64.b64encode(b"s" * 32).decode()
     mesh["us"].client().merge_patch(PEERS + "/prod--eu--eu-1", {"spec": {"presharedKey": secret}}, "kubectl-patch")
@@ -709,7 +709,7 @@ def test_secrets_and_objects(mesh, tmp_path):
     assert not (tmp_path / "tokens" / "us").exists()
 
 
-def test_info_tells_what_is_wrong(mesh):
+def test_info_reports_what_is_wrong(mesh):
     clustermesh.run(request_for(mesh))
     seen = json.dumps({key_of("us-1"): {"IP": "203.0.113.2", "Port": 5}})
     annotate(mesh["eu"], "eu-1", force_endpoint="203.0.113.1:51820", discovered_endpoints=seen)

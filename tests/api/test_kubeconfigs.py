@@ -4,7 +4,7 @@
 
 """Kubeconfigs as they are found in the wild: our reader answers as kubectl does, or the difference is documented (decision 67).
 
-Each shape is asked of a real API server by kubectl, by the Python client kubernetes and by ours; the server's audit log says as whom.
+Each shape is asked of a real API server by kubectl, by the Python client kubernetes and by the collection; the server's audit log has the user.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def relay(family: int, address: str, target: tuple[str, int], tunnel: bool) -> i
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: t.Any) -> t.Iterator[dict[str, dict[str, str]]]:
-    """Shape -> program (kubectl, python, ours, strict) -> who the server took it for, NO, or for ours the reason of the refusal."""
+    """Shape -> program (kubectl, python, ours, strict) -> who the server took it for, NO, or for the collection the reason of the refusal."""
     folder = tmp_path_factory.mktemp("kubeconfigs")
     authority = certificate("tests", "tests")
     (folder / "clients.crt").write_text(authority[0])
@@ -295,7 +295,7 @@ def user_of(answer: str) -> str:
 
 
 def verdict(answer: str) -> str:
-    """As the guide's table says it."""
+    """As in the guide's table."""
     return "takes" if user_of(answer) != NO else "refuses"
 
 
@@ -341,7 +341,7 @@ def test_the_guide_has_each_difference(answers: dict[str, dict[str, str]]) -> No
 
 
 def test_what_needs_an_allowance_is_refused_by_its_name(answers: dict[str, dict[str, str]]) -> None:
-    """Whatever works with all of ``allow`` works without, or is refused with the word that allows it (threat T18)."""
+    """Whatever works with all of ``allow`` works without, or is refused with the option that allows it (threat T18)."""
     needed = {
         name: row["strict"]
         for name, row in answers.items()

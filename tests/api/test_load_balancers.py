@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Addresses of Services from a pool, over a real API server. Its audit log says what was really written (decision 44)."""
+"""Addresses of Services from a pool, over a real API server. Its audit log shows what was really written (decision 44)."""
 
 from __future__ import annotations
 

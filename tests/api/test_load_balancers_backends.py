@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What MetalLB and kube-vip are told, over a real API server with MetalLB's own schemas."""
+"""What MetalLB and kube-vip are given, over a real API server with MetalLB's own schemas."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def owners_of(client, path):
 
 
 def test_what_was_taken_over_as_it_was_stays_taken_over(server, api):
-    """Objects of the original that are as desired: adopted once, they are ours, and the next run without it has nothing to refuse."""
+    """Objects of upstream that are as desired: adopted once, they are owned, and the next run without it has nothing to refuse."""
     service(api, "web")
     service(api, "db")
     run(server)
@@ -291,7 +291,7 @@ address-pools:
 """
 CCM = "cloud-provider-equinix-metal"
 D = "metal.equinix.com/"
-#: As the original writes them: the names with numbers, and the private network.
+#: As upstream writes them: the names with numbers, and the private network.
 THEIRS = {
     D + f"bgp-peers-{number}-{name}": value
     for number, router in enumerate(("169.254.255.1", "169.254.255.2"))
@@ -300,7 +300,7 @@ THEIRS = {
 
 
 def test_nothing_is_written_into_what_the_original_has(server, api):
-    """Nodes and the ConfigMap, as with custom resources: without adopt they stay to the byte, with it they are ours alone, and stay so."""
+    """Nodes and the ConfigMap, as with custom resources: without adopt they stay to the byte, with it they are solely owned, and stay so."""
     for name, address in (("old", "203.0.113.6"), ("web", None)):
         service(api, name, address)
     body = {
@@ -322,7 +322,7 @@ def test_nothing_is_written_into_what_the_original_has(server, api):
         assert [api.get(path) for path in paths] == before
     assert not [write for write in server.writes(mark) if "nodes/lb-1" in write[1] or "configmaps/config" in write[1]]
     assert D + "node-asn" in api.get("/api/v1/nodes/lb-2")["metadata"]["annotations"], "that node is nobody's"
-    # what is announced by the original is not given back under it
+    # what is announced by upstream is not given back under it
     api.delete(SERVICES + "/old")
     assert "203.0.113.6" not in run(server, **settings)["load_balancers"]["aws"]["releases"]
 
@@ -354,7 +354,7 @@ def test_nothing_is_written_into_what_the_original_has(server, api):
 
 
 def test_adoption_of_annotations_that_are_as_desired_stays(server, api):
-    """Nothing differs: the first run with adopt writes only whose they are, and a later change needs it no more."""
+    """Nothing differs: the first run with adopt writes only their owner, and a later change needs it no more."""
     desired = {
         D + "node-asn": "65000",
         D + "peer-asns": "65530",
@@ -404,7 +404,7 @@ def test_requests_of_a_change(server, api, mode, most):
     assert all(one <= bound for one, bound in zip(found, most)), found
 
 
-def test_an_address_stays_reserved_while_a_pool_that_is_not_ours_has_it(server, api):
+def test_an_address_stays_reserved_while_a_pool_of_another_owner_has_it(server, api):
     service(api, "web")
     service(api, "db")
     run(server)
@@ -462,7 +462,7 @@ def config(client):
 
 
 def test_pools_on_the_segment(server, api):
-    """By an L2Advertisement of ours, with a node selector and interfaces; the user's own stays."""
+    """By an owned L2Advertisement, with a node selector and interfaces; the user's own stays."""
     theirs = {
         "apiVersion": "metallb.io/v1beta1",
         "kind": "L2Advertisement",
@@ -622,7 +622,7 @@ def test_annotations_for_kube_vip(server, api):
         "bgp-peers-1-src-ip": "10.66.0.1",
     }
     twice(server, **setting)
-    # one router less: its numbers go; a node whose facts are missing keeps what it has
+    # one router less: its numbers go; a node without facts keeps what it has
     run(server, bgp_nodes=[dict(BGP[0], peers=["169.254.255.1"])], **setting)
     found = api.get("/api/v1/nodes/lb-1")["metadata"]["annotations"]
     assert not [key for key in found if "bgp-peers-1" in key] and found["example.com/own"] == "stays"
@@ -692,7 +692,7 @@ def test_addresses_that_metallb_does_not_announce(server, api):
     result = load_balancers.run(request_for(server, bgp_nodes=[]))
     (row,) = result["load_balancers"]["aws"]["unannounced"]
     assert row["service"] == SPACE + "/web" and "MetalLB has no BGP peer in the namespace " + METALLB in row["reason"]
-    # the user's own peer, or layer 2, announces it; whether MetalLB has taken it the status says
+    # the user's own peer, or layer 2, announces it; whether MetalLB has taken it the status shows
     put(
         api,
         PEERS,

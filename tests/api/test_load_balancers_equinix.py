@@ -350,7 +350,7 @@ def test_what_is_remembered_of_routers(server, double, api):
 
 @pytest.mark.parametrize("moment", ["before the answer", "after it"])
 def test_killed_between_an_order_and_its_record(server, double, api, monkeypatch, moment):
-    """SIGKILL, as close as it gets: the process ends without a word. The next run knows what it ordered, and may give it back."""
+    """SIGKILL, as close as it gets: the process ends without notice. The next run knows what it ordered, and may give it back."""
     service(api, "web")
     pid = os.fork()
     if pid == 0:
@@ -425,7 +425,7 @@ def test_an_order_without_an_answer_is_not_repeated(server, double, api):
     api.delete(SERVICES + "/web")
     service(api, "other")
     run(server, double)
-    assert [row["tags"] for row in double.held()] == [tags_of(api, "other")]  # ours, so it could be released
+    assert [row["tags"] for row in double.held()] == [tags_of(api, "other")]  # owned, so it could be released
 
 
 def test_an_order_is_recorded_whoever_else_writes(server, double, api, monkeypatch):
@@ -515,7 +515,7 @@ def request_of_two(server, double, **settings):
 
 
 def test_a_cluster_that_answers_with_the_uid_of_another(server, double, api):
-    """One API server under two names is what that looks like: whose the reservations are, neither of them can say."""
+    """One API server under two names is what that looks like: the owner of the reservations is unknown to both."""
     service(api, "web")
     run(server, double)
     address = address_of(api, "web")
@@ -527,13 +527,13 @@ def test_a_cluster_that_answers_with_the_uid_of_another(server, double, api):
     ]
     assert all("aws and gcp" in row["message"] and "cluster_uid" in row["message"] for row in result["failures"])
     assert not result["changed"] and [row["address"] for row in double.held()] == [address]
-    # the inventory knows whose it is: that one goes on, and gives back what is its own
+    # the inventory knows the owner: that one goes on, and gives back what is its own
     result = load_balancers.run(request_of_two(server, double, cluster_uid=uid(api)))
     assert [(row["cluster"], row["reason"]) for row in result["failures"]] == [("gcp", "claimed_twice")]
     assert result["load_balancers"]["aws"]["releases"] == [address] and double.held() == []
 
 
-def test_nothing_is_released_while_the_owner_of_the_uid_may_be_silent(server, double, api):
+def test_nothing_is_released_while_the_owner_of_the_uid_may_be_unreachable(server, double, api):
     service(api, "web")
     run(server, double)
     api.delete(SERVICES + "/web")
@@ -549,20 +549,20 @@ def test_a_uid_that_changes_while_it_is_read(server, double, api, monkeypatch):
     service(api, "web")
     original, asked, own = Client.get, [], uid(api)
 
-    def lies(self, path):
+    def fails(self, path):
         answer = original(self, path)
         if path.endswith("/kube-system"):
             asked.append(path)
             answer["metadata"]["uid"] = "of-another" if len(asked) > 1 else answer["metadata"]["uid"]
         return answer
 
-    monkeypatch.setattr(Client, "get", lies)
+    monkeypatch.setattr(Client, "get", fails)
     result = run(server, double, cluster_uid=own)
     assert reasons(result) == {("aws", "claimed_twice")} and len(asked) == 2
     assert double.held() == [] and not result["changed"]
 
 
-def test_a_provider_that_lies_about_bgp(server, double, api):
+def test_a_provider_with_false_bgp_facts(server, double, api):
     service(api, "web")
     result = run(server, double, bgp_grants={"peers": ["198.51.100.0/24"]})
     assert reasons(result) == {("node aws/metal-%d" % n, "outside_grant") for n in (1, 2, 3)}
@@ -768,7 +768,7 @@ def test_a_service_that_changes_while_we_write(server, double, api, monkeypatch,
     assert reasons(run(server, double)) == set() and address_of(api, "web") and len(double.held()) == held == 2
 
 
-def test_what_stands_in_the_way_of_a_cloud_controller(server, double, api):
+def test_what_blocks_a_cloud_controller(server, double, api):
     new_node(api, "unflagged")
     meta = {"name": "kube-apiserver-x", "labels": {"tier": "control-plane"}}
     spec = {"containers": [{"name": "c", "image": "i", "command": ["kube-apiserver", "--cloud-provider=aws"]}]}

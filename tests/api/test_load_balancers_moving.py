@@ -97,7 +97,7 @@ class Shape:
         client.merge_patch(SERVICES + "/" + name + "/status", {"status": status}, self.manager)
 
     def start(self, client):
-        """The controller itself: what says that it is there."""
+        """The controller itself: the evidence that it is there."""
         path, body = self.work
         client.create(path, body, "kubectl-create")
 
@@ -260,7 +260,7 @@ def managers(obj):
 
 
 def marked(obj):
-    """What of a former controller stands on a Service, but for the finalizer."""
+    """What of a former controller is on a Service, but for the finalizer."""
     meta, found = obj["metadata"], set()
     found |= {key for key in meta.get("annotations") or {} if key.startswith(("metallb.", "kube-vip."))}
     found |= {key for key in meta.get("labels") or {} if key in ("implementation", "ipam-address")}
@@ -334,7 +334,7 @@ def test_moving_here(server, api, shape):
 
 @each
 def test_and_back(server, api, shape):
-    """What was taken over is left for the next one: the same status, and nothing of ours."""
+    """What was taken over is left for the next one: the same status, and nothing that we own."""
     shape.make(api)
     adopting(server)
     before = get(api)
@@ -365,14 +365,14 @@ def test_and_back(server, api, shape):
         assert now["spec"]["loadBalancerIP"] == shape.ingress[0]["ip"]
     mark = server.mark()
     assert not run(server, more=request)["changed"] and server.writes(mark) == []
-    # it is another one's now: without a word of the user's we do not take it again
+    # it is another one's now: without a setting of the user's we do not take it again
     if not now["spec"].get("loadBalancerIP"):
         assert {row["reason"] for row in run(server)["refused"]} == {"adoptable"} and get(api) == now
 
 
 @pytest.mark.parametrize("keep", ["status", "field", "metallb", "kube-vip", "cilium"])
-def test_addresses_of_ours_are_left_for_whoever_comes(server, api, keep):
-    """Services that never had another controller, with Events of ours, also one whose owner wrote its address himself."""
+def test_owned_addresses_are_left_for_whoever_comes(server, api, keep):
+    """Services that never had another controller, with owned Events, also one with an address that its owner wrote himself."""
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "ipFamilyPolicy": "RequireDualStack"}
     for name, field in (("web", ""), ("own", "203.0.113.9")):
         given = dict(spec, **({"loadBalancerIP": field, "ipFamilyPolicy": "SingleStack"} if field else {}))
@@ -410,7 +410,7 @@ def test_addresses_of_ours_are_left_for_whoever_comes(server, api, keep):
     )
 
 
-def test_without_a_word_addresses_go(server, api):
+def test_without_a_setting_addresses_go(server, api):
     SHAPES[0].make(api)
     adopting(server)
     run(server, more={"state": "absent"})
@@ -508,7 +508,7 @@ def test_hostile_marks(server, api):
         ("service aws/moving/outside", "outside_grant"),
     }
     assert {name: get(api, name) for name in before} == before
-    assert get(api, "label")["metadata"]["labels"]["ipam-address"] == "mine"  # of itself it says nothing
+    assert get(api, "label")["metadata"]["labels"]["ipam-address"] == "mine"  # by itself it has no effect
     assert set(ledger(api).values()) == {"moving/web", "moving/label"}
 
 
@@ -551,7 +551,7 @@ def test_the_account_of_moving_suffices_and_without_it_marks_stay(server, api, t
 
 
 def test_a_service_that_asks_for_another_address_keeps_the_one_in_use(server, api):
-    """Also a hostile one, which asks for that of somebody else: nothing moves, the run says so, and one that is made anew gets what it asks for."""
+    """Also a hostile one, which asks for that of somebody else: nothing moves, the run reports it, and one that is made anew gets what it asks for."""
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
     for name in ("web", "other"):
         api.create(

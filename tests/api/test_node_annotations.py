@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""node_annotations against a real API server. The audit log says what was really written (decision 44)."""
+"""node_annotations against a real API server. The audit log shows what was really written (decision 44)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_partial_call_never_touches_other_nodes(server, nodes):
     assert annotations_of(server, "node-2")[KEY] == "k"
 
 
-def test_purge_takes_only_what_is_ours_and_stays_in_budget(server, nodes):
+def test_purge_takes_only_what_is_owned_and_stays_in_budget(server, nodes):
     stale = "old.wireguard.semaphore.uw.io/pubKey"
     node_annotations.run(request_for(server, {"aws": {name: {KEY: "k", stale: "s"} for name in nodes}}))
     client = server.client()
@@ -102,7 +102,7 @@ def test_purge_takes_only_what_is_ours_and_stays_in_budget(server, nodes):
     assert node_annotations.run(dict(nothing, confirm_empty=["aws"]))["plan"]["update"] == 3
 
 
-def test_foreign_value_is_adoptable_only(server, nodes):
+def test_unowned_value_is_adoptable_only(server, nodes):
     server.client().strategic_patch("/api/v1/nodes/node-1", {"metadata": {"annotations": {KEY: "old"}}}, "semaphore")
     desired = {"aws": {"node-1": {KEY: "new"}, "node-2": {KEY: "fine"}, "node-9": {KEY: "x"}}}
     result = node_annotations.run(request_for(server, desired))
@@ -162,7 +162,7 @@ def test_twelve_hundred_nodes_are_paged_and_one_patch_is_sent(server, nodes):
 
 
 def test_what_another_program_wrote_is_taken_over_and_left_to_it(server, nodes):
-    """Decision 54: ours alone when taken, nobody's when given up; the values, and the rest of the Node, stay all the while."""
+    """Decision 54: solely owned when taken, nobody's when given up; the values, and the rest of the Node, stay all the while."""
     client = server.client()
     for name in nodes:
         client.strategic_patch(

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What programs were told, read from a real API server: nothing is written, no Secret is asked for, and what cannot be read is said."""
+"""Settings of programs, read from a real API server: nothing is written, no Secret is asked for, and what cannot be read is reported."""
 
 from __future__ import annotations
 
@@ -108,6 +108,6 @@ def test_a_cluster_that_cannot_be_read_keeps_no_other_out(semaphore):
     assert result["programs"] and "gcp" in yaml.safe_load(result["proposal"])["clusters"]["hosts"]
 
 
-def test_a_server_without_originals_says_so(server):
+def test_a_server_without_upstream_programs_reports_it(server):
     result = look.run({"clusters": [server.access("aws")], "timeout": 20})
     assert result["programs"] == [] and result["lines"][0].startswith("none of the programs") or result["owners"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the Equinix Metal cloud controller wrote for the address of a control plane: taken over, moved in every way, handed back in its own form."""
+"""What the Equinix Metal cloud controller wrote for the address of a control plane: taken over, moved in every way, given back in its own form."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class RecordedPlane(Recorded):
         (service,) = [obj for (kind, dummy), obj in found.items() if kind == "Service"]
         service["metadata"]["annotations"].pop(PRESENT_POOL, None)
         service["spec"]["ports"][0].pop("port")
-        assert not different(found, self.plane.says()), different(found, self.plane.says())
+        assert not different(found, self.plane.written()), different(found, self.plane.written())
 
 
 @pytest.mark.skipif(
     minor_version() < 21,
     reason="NOT RUN here: the controller writes slices of discovery.k8s.io/v1; `tests/run newest_api` runs it",
 )
-def test_taken_over_changed_and_handed_back(server, double, monkeypatch):
+def test_taken_over_changed_and_given_back(server, double, monkeypatch):
     plane = Plane(server, double)
     monkeypatch.setattr(control_plane_address, "HealthProbe", plane.probe())
     plane.put()

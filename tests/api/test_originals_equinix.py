@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the Equinix Metal cloud controller wrote: nodes, Services and MetalLB's configuration, taken over, changed in every way, handed back in its own form."""
+"""What the Equinix Metal cloud controller wrote: nodes, Services and MetalLB's configuration, taken over, changed in every way, given back in its own form."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Recorded:
 
 
 @pytest.mark.parametrize("mode", sorted(MODES))
-def test_taken_over_changed_and_handed_back(server, double, mode):
+def test_taken_over_changed_and_given_back(server, double, mode):
     balanced = Balanced(server, double, mode)
     balanced.put()
     try:

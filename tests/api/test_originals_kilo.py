@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Peers of Kilo's cluster-mesh operator: taken over, changed in every way, handed back, and a fleet of which it keeps one cluster.
+"""Peers of Kilo's cluster-mesh operator: taken over, changed in every way, given back, and a fleet of which it keeps one cluster.
 
 The operator itself is not run anywhere here. What it writes is computed below from its specification (docs/specs, kilo 7 and 10), by itself and without
 our planner, and sent as it sends it: created and updated by the field manager ``manager``.
@@ -129,7 +129,7 @@ def settle(servers, operator):
     quiet(servers)
 
 
-def test_taken_over_changed_and_handed_back(mesh):
+def test_taken_over_changed_and_given_back(mesh):
     operator = Operator(mesh)
     operator.run()
     before = specs(mesh)

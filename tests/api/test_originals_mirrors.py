@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Mirrors and global services as semaphore-service-mirror wrote them: taken over, changed in every way, handed back in its own form."""
+"""Mirrors and global services as semaphore-service-mirror wrote them: taken over, changed in every way, given back in its own form."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class Recorded:
 
 
 @pytest.mark.parametrize("shared", [False, True] if minor_version() >= 21 else [False])
-def test_taken_over_changed_and_handed_back(two, shared):
+def test_taken_over_changed_and_given_back(two, shared):
     live(two, Recorded(two, shared), shared)

@@ -41,7 +41,7 @@ def on_record(obj, key=KEY):
     }
 
 
-def test_taken_over_changed_and_handed_back(server, node):
+def test_taken_over_changed_and_given_back(server, node):
     client, notes = server.client(), notes_of(node)
     assert set(notes) == {KEY, "gcp.wireguard.semaphore.uw.io/endpoint"} and on_record(node) == {"semaphore-wireguard"}
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Network sets as semaphore-policy wrote them: taken over, changed in every way, handed back in its own form."""
+"""Network sets as semaphore-policy wrote them: taken over, changed in every way, given back in its own form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Recorded:
         assert said(sets(self.server)) == said(self.stages["returned"]["aws"])
 
 
-def test_taken_over_changed_and_handed_back(server, other):
+def test_taken_over_changed_and_given_back(server, other):
     serve(server.client(), KIND)
     try:
         live(server, other, Recorded(server))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A tenant as apinetlet wrote it: taken over, changed in every way, handed back, and what the original applies then changes nothing."""
+"""A tenant as apinetlet wrote it: taken over, changed in every way, given back, and what the original applies then changes nothing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from tenants_life import live, put_nodes
 PREFIXES = ["198.18.0.0/16"]
 
 
-def test_taken_over_changed_and_handed_back(lab):
+def test_taken_over_changed_and_given_back(lab):
     put_nodes(lab)
     live(lab, Recorded(lab, "apinetlet", PREFIXES))

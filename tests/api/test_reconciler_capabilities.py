@@ -26,7 +26,7 @@ __all__ = ["api", "aws", "config", "gcp"]
 
 @contextlib.contextmanager
 def kept(**requests):
-    """The process over these requests, by capability; ``books`` are the playbooks that it asks for, ``reported`` what nodes were told."""
+    """The process over these requests, by capability; ``books`` are the playbooks that it asks for, ``reported`` what nodes got."""
     lines, books, reported = [], [], []
     control_loop = ControlLoop(
         requests,
@@ -49,8 +49,8 @@ def kept(**requests):
 
 
 def reported(control_loop):
-    """The networks that nodes of the only cluster were told last."""
-    orders = [order for visit in control_loop.reported for order in visit.values()]
+    """The networks that nodes of the only cluster got last."""
+    orders = [order for call in control_loop.reported for order in call.values()]
     return [route["network"] for route in orders[-1]["routes"]] if orders else []
 
 
@@ -91,7 +91,7 @@ def test_a_service_gets_its_address_and_nodes_hear_of_it(server, api):
         api.merge_patch(SERVICES + "/inside", {"metadata": {"labels": {"a": "b"}}}, "kubectl")
         quiet(control_loop)
         assert besides_leases(server.writes(mark)) == [("patch", SERVICES + "/inside")], (
-            "the test's own write, and none of ours"
+            "the test's own write, and none of the service"
         )
         assert not any("event=failed" in line for line in control_loop.lines), control_loop.lines
     rest = load_balancers.run(request_for(server), check=True)
@@ -122,7 +122,7 @@ def test_a_pod_enters_and_leaves_a_set(aws, gcp):
     assert result["counts"]["gcp"] == {"sets": 1, "addresses": 6}
 
 
-def test_names_stand_and_a_second_process_changes_nothing(server, config):
+def test_names_are_set_and_a_second_process_changes_nothing(server, config):
     request = {
         "fabric": "t",
         "clusters": [server.access("gcp")],

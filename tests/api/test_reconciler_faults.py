@@ -35,7 +35,7 @@ SEED = 20261123
 
 
 class Wire:
-    """A piece of network in front of a server: ``mode`` passes, drops what comes without a word (silent), or breaks (cut)."""
+    """A piece of network in front of a server: ``mode`` passes, drops what comes without an answer (silent), or breaks (cut)."""
 
     def __init__(self, server):
         self._to = int(server.url.rpartition(":")[2])
@@ -201,7 +201,9 @@ def test_a_server_or_its_network_that_fails(fabric, cluster, fault):
         if cluster == "gcp" or fault != "killed":
             fabric.change()
         time.sleep(0.3)
-    assert kept or cluster != "aws" or set(fabric.mirrors()) == before, "what a source that is away says is not known"
+    assert kept or cluster != "aws" or set(fabric.mirrors()) == before, (
+        "the state of a source that is away is not known"
+    )
     revive(fabric.two.servers[cluster])
     fabric.wires[cluster].set("pass")
     fabric.settles()
@@ -248,7 +250,7 @@ def test_kill_9_at_many_points(fabric, points):
     fabric.settles()
 
 
-#: Another wall clock for one process: it stands alongside the machine's by what a file says. The machine's own is everybody's.
+#: Another wall clock for one process: it differs from the machine's by what a file has. The machine's own is everybody's.
 CLOCK = """
 import time
 _real = time.time

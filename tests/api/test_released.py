@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The way back to the original, for each back end of load balancers: everything stays to the byte, none of it is ours, and adopt takes it again."""
+"""The way back to upstream, for each back end of load balancers: everything stays to the byte, none of it is owned, and adopt takes it again."""
 
 from __future__ import annotations
 
@@ -109,14 +109,14 @@ def test_all_of_it_stays_and_is_nobodys(server, metallb_api, name):
     result = run(server, RELEASED, **settings)
     assert result["plan"] == checked["plan"] and not result["refused"]
     after = content(client, paths)
-    for rows in (before, after):  # which of the peers are ours only we have read
+    for rows in (before, after):  # which of the peers are owned only we have read
         for dummy, obj in rows:
             (obj["metadata"].get("annotations") or {}).pop("metal.equinix.com/managed-peers", None)
             if not obj["metadata"].get("annotations"):
                 obj["metadata"].pop("annotations", None)
     assert after == before
     assert owned(client, paths) == [("lb-1", "multicluster.network/t")], (
-        "what another capability wrote on a Node stays ours"
+        "what another capability wrote on a Node stays owned"
     )
     assert client.list(CONFIGMAPS, field_selector="metadata.name=metal-ccm-static-pool").items == []
     mark = server.mark()
@@ -126,13 +126,13 @@ def test_all_of_it_stays_and_is_nobodys(server, metallb_api, name):
     before, mark = content(client, paths), server.mark()
     run(server, **dict(settings, bgp_nodes=[dict(BGP[0], password=None, peer_asn=65539)]))
     assert content(client, paths) == before, server.writes(mark)
-    # and with adopt all of it is ours again, for good
+    # and with adopt all of it is owned again, for good
     run(server, {"adopt": True}, **settings)
     twice(server, **settings)
 
 
 def test_the_finalizer_both_ways_and_reservations_given_back(server, double, metal_api):
-    """The cloud controller's finalizer stays while a Service lives, goes when ours has given its address back, and is there again for the original."""
+    """The cloud controller's finalizer stays while a Service lives, goes when the owned Service has given its address back, and is there again for upstream."""
     client = metal_api
     metal_service(client, "web", "203.0.113.66")
     metal_service(client, "old", "203.0.113.67")
@@ -164,7 +164,7 @@ def test_the_finalizer_both_ways_and_reservations_given_back(server, double, met
     assert owned(client, (METAL_SERVICES, NODES)) == []
     mark = server.mark()
     assert not run_metal(server, double, RELEASED)["changed"] and server.writes(mark) == []
-    # a Service that goes now is the original's business
+    # a Service that goes now is upstream's business
     client.request_deletion(METAL_SERVICES + "/new")
     run_metal(server, double)
     assert client.get(METAL_SERVICES + "/new")["metadata"]["deletionTimestamp"] and len(double.held()) == 2
@@ -190,7 +190,7 @@ def test_nodes_of_a_provider(server, double, metal_api):
 
 
 def test_the_control_plane(plane):
-    """Service and endpoints of the original: nothing is written without adopt, they are ours alone with it, and the original's when released."""
+    """Service and endpoints of upstream: nothing is written without adopt, they are solely owned with it, and upstream's when released."""
     source = {
         "apiVersion": "v1",
         "kind": "Endpoints",
@@ -220,7 +220,7 @@ def test_the_control_plane(plane):
     mark = plane.server.mark()
     assert not plane.run(more=RELEASED)["changed"] and plane.server.writes(mark) == []
 
-    # the original changed something since: without adopt that stands
+    # upstream changed something since: without adopt that stays
     changed = copy.deepcopy(objects[1]["subsets"])
     changed[0]["addresses"] = [{"ip": "10.66.2.5"}]
     plane.client.merge_patch(paths[1], {"subsets": changed}, "cloud-provider-equinix-metal")
@@ -241,7 +241,7 @@ TWINS = ("Network", "IP", "LoadBalancer", "LoadBalancerRouting", "NATGateway", "
 
 
 def test_twins_of_tenants(tenant):
-    """They are on record as the original's own: what it applies changes nothing, and a run of ours without adopt leaves them alone."""
+    """They are on record as upstream's own: what it applies changes nothing, and a run without adopt leaves them alone."""
     client, paths = tenant.clients[APINET], [tenant.path(APINET, kind) for kind in TWINS]
 
     def rows():
@@ -267,7 +267,7 @@ def test_twins_of_tenants(tenant):
     mark = tenant.mark()
     assert not tenants_released.run(tenant.request())["changed"] and tenant.writes(mark)[APINET] == []
     tenant.sync(use_original_manager=True)
-    assert content(client, paths) == before, "what the original applies is there"
+    assert content(client, paths) == before, "what upstream applies is there"
     vip = tenant.list("source", "VirtualIP")[0]["metadata"]["name"]
     tenant.clients["source"].request_deletion(tenant.path("source", "VirtualIP", "team-a", vip))
     assert "adoptable" in {row["reason"] for row in tenant.sync()["refused"]} and content(client, paths) == before

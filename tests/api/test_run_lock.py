@@ -26,7 +26,7 @@ FULL = pytest.mark.skipif(
     not os.environ.get("MCN_FULL"), reason="NOT RUN here: it takes minutes; `tests/run continuous` runs it"
 )
 PLAY = """
-- name: Hold the lock until somebody says that it is enough
+- name: Hold the lock until somebody ends it
   hosts: clusters
   gather_facts: false
   tasks:
@@ -154,7 +154,7 @@ def runs(tmp_path, server, request):
             process.wait()
 
 
-def test_the_second_run_leaves_with_a_clear_word(runs):
+def test_the_second_run_leaves_with_a_clear_message(runs):
     first = runs.start("first")
     runs.wait_held("first")
     assert (
@@ -309,7 +309,7 @@ def test_clusters_that_give_no_lease_are_named(server):
     ]
 
 
-def test_a_machine_without_a_place_for_the_lock_says_so_and_goes_on(server, monkeypatch):
+def test_a_machine_without_a_place_for_the_lock_reports_it_and_goes_on(server, monkeypatch):
     def nowhere():
         raise PermissionError(1, "not here")
 
@@ -375,7 +375,7 @@ def test_a_lease_that_somebody_labels_is_not_lost(server, monkeypatch):
     watchdog.end()
 
 
-# --- a workflow, whose jobs hold the Leases together ---------------------------------------------------------------
+# --- a workflow with jobs that hold the Leases together ---------------------------------------------------------------
 
 
 def lease_of(server, fabric):
@@ -385,7 +385,7 @@ def lease_of(server, fabric):
     return found[0] if found else None
 
 
-def test_jobs_of_a_workflow_hold_its_lease_together_and_it_stands_between_two(server, monkeypatch):
+def test_jobs_of_a_workflow_hold_its_lease_together_and_it_stays_between_two(server, monkeypatch):
     """A slice that ends takes nothing from the others; the job that gives back is the last."""
     monkeypatch.setattr(run_lock, "LEASE_SECONDS", 2.0)
     workflow = {"workflow": "https://awx.example.com 12", "between": 600.0}
@@ -427,7 +427,7 @@ def test_the_lease_of_a_workflow_that_never_ended_runs_out(server, monkeypatch):
     early.end()
     late = Watchdog([server.access()], "dropped", workflow="w 2", between=3.0, lock_wait=60)
     assert late.answer()["held"] and lease_of(server, "dropped")["spec"]["holderIdentity"] == "workflow w 2"
-    # whose Lease was taken after the bound does not get it back by its name
+    # with the Lease taken after the bound does not get it back by its name
     back = Watchdog([server.access()], "dropped", workflow="w 1", between=3.0, lock_wait=0)
     assert not back.answer()["held"] and "workflow w 2" in back.answer()["who"]
     back.end()

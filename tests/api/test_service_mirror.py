@@ -166,7 +166,7 @@ def test_hand_edits_are_repaired(fluentd):
 
 
 def test_a_port_that_got_another_number_is_repaired(fluentd):
-    """Its name stays, and alongside ours it would be there twice, which is no valid Service."""
+    """Its name stays, and alongside the owned one it would be there twice, which is no valid Service."""
     two = fluentd
     two.run()
     path = BASE + NAMESPACE + "/services/" + FLUENTD
@@ -187,7 +187,7 @@ def test_a_port_that_got_another_number_is_repaired(fluentd):
         assert not two.run()["changed"] and not two.writes(mark)["gcp"]
 
 
-def test_foreign_and_original_objects(fluentd):
+def test_unowned_and_upstream_objects(fluentd):
     two = fluentd
     unowned = service(NAMESPACE, FLUENTD, labels={"team": "blue"}, selector={"app": "mine"})
     two.put("gcp", namespace(NAMESPACE), unowned)
@@ -299,7 +299,7 @@ def test_hostile_sources(two):
 
 @pytest.mark.parametrize("form", ["endpoints", "slices"])
 def test_a_service_that_becomes_a_name_in_dns_keeps_its_mirror(two, form):
-    """The mirror stays, with its address and its endpoints, and the run says so by name; without the label it goes as any other."""
+    """The mirror stays, with its address and its endpoints, and the run reports it by name; without the label it goes as any other."""
     two.put(
         "aws",
         service("shop", "moved"),
@@ -381,8 +381,8 @@ def test_namespace(fluentd):
     assert two.names("gcp", "Service", "made-by-us") == []
 
 
-def test_what_was_taken_over_is_handed_back_as_it_was(fluentd):
-    """Decision 1: adopted on request, and released unchanged in form; from then on it is the original program's again."""
+def test_what_was_taken_over_is_given_back_as_it_was(fluentd):
+    """Decision 1: adopted on request, and released unchanged in form; from then on it is the upstream program's again."""
     two = fluentd
     labels = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
     two.put(
@@ -406,7 +406,7 @@ def test_what_was_taken_over_is_handed_back_as_it_was(fluentd):
     assert reasons(two.run(mirror_as="endpoints")) == [("aws/sys-log/fluentd", "adoptable")]
 
 
-def test_mirrors_in_slices_are_not_handed_back(fluentd):
+def test_mirrors_in_slices_are_not_given_back(fluentd):
     two = fluentd
     two.put("aws", piece("sys-log", "fluentd", "-abc", "10.2.3.19", labels=LABEL))
     two.run(mirror_as="slices")

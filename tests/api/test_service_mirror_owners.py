@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whose the fields of mirrors are: hand edits are drift and repaired, and what was taken over is ours alone."""
+"""The owners of fields of mirrors: hand edits are drift and repaired, and what was taken over is solely owned."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EDITS = {
 
 
 def content(obj):
-    """All of an object but what says which one it is, and for how long."""
+    """All of an object but what identifies it, and for how long."""
     spec = {name: value for name, value in obj.get("spec", {}).items() if name not in ("clusterIP", "clusterIPs")}
     return {
         "spec": spec,
@@ -114,7 +114,7 @@ def test_what_a_hand_changed_in_endpoints_is_drift_and_repaired(fluentd, form):
 
 
 def original(two, **spec):
-    """A mirror as the original program makes it: with one POST for the Service and one for its Endpoints."""
+    """A mirror as the upstream program makes it: with one POST for the Service and one for its Endpoints."""
     client = two.clients["gcp"]
     two.put("gcp", namespace(NAMESPACE))
     client.create(
@@ -124,7 +124,7 @@ def original(two, **spec):
     client.create(client.resource("v1", "Endpoints").path(NAMESPACE), made, ORIGINAL)
 
 
-def test_an_adopted_mirror_is_ours_alone_and_loses_a_port(fluentd):
+def test_an_adopted_mirror_is_solely_owned_and_loses_a_port(fluentd):
     two = fluentd
     original(two)
     mark = two.mark()
@@ -220,7 +220,7 @@ def test_a_service_without_endpoints_is_mirrored_and_said(two):
 
 
 @pytest.mark.parametrize("how", ["labels and manager", "labels alone", "record"])
-def test_what_is_made_to_look_like_ours_is_not_deleted_for_who_may_not(fluentd, how):
+def test_what_is_made_to_look_owned_is_not_deleted_for_who_may_not(fluentd, how):
     """Whoever may patch a Service, and not delete it, applies our labels to it in our field manager's name."""
     two = fluentd
     two.run(mirror_as="endpoints")
@@ -250,5 +250,5 @@ def test_what_is_made_to_look_like_ours_is_not_deleted_for_who_may_not(fluentd, 
         assert client.get(path)["metadata"]["uid"] == uid, more
         refused = [row["reason"] for row in result["refused"] if "vault" in row["object"]]
         assert refused == (["not_ours"] if more.get("adopt") else expected)
-    assert two.names("gcp", "Service") == ["vault"]  # what is ours went
+    assert two.names("gcp", "Service") == ["vault"]  # what is owned went
     client.delete(path)

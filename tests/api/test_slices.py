@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A workflow over slices as AWX cuts them: real ansible-playbook processes and API servers; a double stands for what runs on nodes."""
+"""A workflow over slices as AWX cuts them: real ansible-playbook processes and API servers; a double replaces what runs on nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from slices import effective_artifacts, sliced  # pylint: disable=wrong-import-p
 
 NODES, LEASES = "/api/v1/nodes", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 DOMAIN = ".wireguard.semaphore.uw.io/"
-#: In place of a node's Python: says the keys that the node has, and notes that it was visited and with how many peers.
+#: In place of a node's Python: prints the keys that the node has, and notes the call and its number of peers.
 NODE = """#!{python} -I
 import json, pathlib, re, sys
 sent = sys.stdin.read()
@@ -103,7 +103,7 @@ class Fabric:
             for host in self.tree[cluster + "_nodes"]["hosts"]:
                 server.client().delete(f"{NODES}/{host}")
 
-    def visits(self):
+    def node_calls(self):
         """Hosts that were visited since the last question."""
         found = sorted(path.stem for path in self.folder.glob("*.visits"))
         for path in self.folder.glob("*.visits"):
@@ -166,12 +166,12 @@ class Fabric:
             return subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def end(self, process, name, good=True):
-        """What the job handed on."""
+        """The job's output."""
         code = process.wait(300)
         shown = (self.folder / name / "log").read_text()
         assert (code == 0) == good, shown
-        handed = self.folder / name / "handed"
-        return json.loads(handed.read_text()) if handed.exists() else {}
+        output = self.folder / name / "handed"
+        return json.loads(output.read_text()) if output.exists() else {}
 
     def job(self, book, name, variables, good=True):
         return self.end(self.start(book, self.tree, name, variables), name, good)
@@ -213,29 +213,29 @@ def test_slices_together_build_what_one_run_does_and_hold_one_lock(fabric):
     assert {spec["holderIdentity"] for spec in fabric.leases()} == {"workflow https://awx.example.com 12"} and len(
         fabric.leases()
     ) == 2
-    assert fabric.visits() == [] and fabric.published() == {}
+    assert fabric.node_calls() == [] and fabric.published() == {}
     reported = fabric.in_slices("converge", first)
     assert (
-        fabric.visits() == hosts and fabric.published() == {}
+        fabric.node_calls() == hosts and fabric.published() == {}
     )  # what one slice announced is no change of another one's plan
     marks = {name: server.mark() for name, server in fabric.servers.items()}
     news = effective_artifacts(reported, fabric.job("slices.publish", "publish", reported))
     assert fabric.published() == {
         host: {"gcp" if host[0] == "a" else "aws": key(host, "gcp" if host[0] == "a" else "aws")} for host in hosts
     }
-    assert fabric.visits() == [] and news["__multicluster_workflow_news"] == ["aws", "gcp"]
+    assert fabric.node_calls() == [] and news["__multicluster_workflow_news"] == ["aws", "gcp"]
     for name, server in fabric.servers.items():
         patched = [path for verb, path, status in server.writes(marks[name]) if path.startswith(NODES)]
         assert sorted(patched) == [f"{NODES}/{host}" for host in hosts if host.startswith(name)]  # each once
     after = fabric.in_slices("news", news)
-    assert fabric.visits() == hosts and len(fabric.leases()) == 2
+    assert fabric.node_calls() == hosts and len(fabric.leases()) == 2
     fabric.job("slices.end", "end", dict(after, __multicluster_workflow_proven=True))
     fabric.wait_free()
 
-    # unchanged: every node is visited once, nothing is published, the second round visits nobody
+    # unchanged: every node is called once, nothing is published, the second round calls nobody
     first = fabric.job("slices.plan", "plan-2", {"awx_workflow_job_id": 13})
     reported = fabric.in_slices("converge-2", first)
-    assert fabric.visits() == hosts
+    assert fabric.node_calls() == hosts
     marks = {name: server.mark() for name, server in fabric.servers.items()}
     news = effective_artifacts(reported, fabric.job("slices.publish", "publish-2", reported))
     assert news["__multicluster_workflow_news"] == []
@@ -243,31 +243,31 @@ def test_slices_together_build_what_one_run_does_and_hold_one_lock(fabric):
         row for name, server in fabric.servers.items() for row in server.writes(marks[name]) if row[1].startswith(NODES)
     ]
     fabric.in_slices("news-2", news)
-    assert fabric.visits() == []
+    assert fabric.node_calls() == []
     # a new node: those of the other cluster have news, the others of its own have none
     fabric.add("gcp-6", 6)
     first = fabric.job("slices.plan", "plan-3", {"awx_workflow_job_id": 13})
     reported = fabric.in_slices("converge-3", first)
-    assert fabric.visits() == [*hosts, "gcp-6"]
+    assert fabric.node_calls() == [*hosts, "gcp-6"]
     news = effective_artifacts(reported, fabric.job("slices.publish", "publish-3", reported))
     assert news["__multicluster_workflow_news"] == ["aws"] and fabric.published()["gcp-6"] == {
         "aws": key("gcp-6", "aws")
     }
     after = fabric.in_slices("news-3", news, 3)
-    assert fabric.visits() == ["aws-1", "aws-2", "aws-3"]
+    assert fabric.node_calls() == ["aws-1", "aws-2", "aws-3"]
     fabric.job(
         "slices.end", "end-3", after, good=False
     )  # nothing was proven: red, and the lock is given back all the same
     fabric.wait_free()
 
 
-def test_a_slice_that_plans_something_else_visits_nobody_and_keeps_nobody(fabric):
+def test_a_slice_that_plans_something_else_calls_nobody_and_keeps_nobody(fabric):
     first = fabric.job("slices.plan", "plan", {"awx_workflow_job_id": 14})
     api = fabric.servers["gcp"].client()
     moved = {"status": {"addresses": [{"type": "InternalIP", "address": "10.66.1.99"}]}}
     api.merge_patch(NODES + "/gcp-5/status", moved, "tests")
     fabric.end(fabric.start("slices.converge", sliced(fabric.tree, 1, 2), "late", first), "late", good=False)
     shown = " ".join((fabric.folder / "late" / "log").read_text().split())
-    assert fabric.visits() == [] and "plan_differs" in shown and "what differs: node gcp/gcp-5 " in shown, shown
+    assert fabric.node_calls() == [] and "plan_differs" in shown and "what differs: node gcp/gcp-5 " in shown, shown
     fabric.job("slices.end", "end", first, good=False)
     fabric.wait_free()

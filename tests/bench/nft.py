@@ -4,8 +4,8 @@
 
 """Elements of one interval set: the table flow compared with `nft -f`, on two tables of the same form.
 
-Run by `tests/run bench`. Every round does the same change to both tables, ours first in one round and theirs first in the
-next; `nft list set` must show the same elements of both before a round counts. Ours is timed in a fresh interpreter as a
+Run by `tests/run bench`. Every round does the same change to both tables, the collection's first in one round and theirs first in the
+next; `nft list set` must show the same elements of both before a round counts. The collection is timed in a fresh interpreter as a
 module runs in one, from its first read to its last write (the start of Python and the imports are shown by themselves:
 Ansible pays them whatever a module does); theirs is the whole command, which reads the set itself before it changes it.
 """
@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 
-OURS, THEIRS = "bench_ours", "bench_theirs"
+OWN, THEIRS = "bench_ours", "bench_theirs"
 SET = "targets"
 CHANGES = 10
 PACKAGE = "ansible_collections.multicluster.network.plugins.module_utils."
@@ -71,7 +71,7 @@ def command(*words, stdin=None):
 
 def owned(count, changed, state="present"):
     """Times of one run in seconds; ``process`` is the wall clock of its whole interpreter."""
-    ask = json.dumps({"table": OURS, "count": count, "changed": changed, "state": state})
+    ask = json.dumps({"table": OWN, "count": count, "changed": changed, "state": state})
     started = time.perf_counter()
     answer = json.loads(command(sys.executable, "-B", "-c", DRIVER, stdin=ask))
     answer["process"] = time.perf_counter() - started
@@ -125,7 +125,7 @@ class Theirs:
 
 def check(count):
     shown = [
-        command("nft", "list", "set", "inet", table, SET).split("elements", maxsplit=1)[1] for table in (OURS, THEIRS)
+        command("nft", "list", "set", "inet", table, SET).split("elements", maxsplit=1)[1] for table in (OWN, THEIRS)
     ]
     if shown[0] != shown[1] or shown[0].count(",") != count - 1:
         raise SystemExit(f"the two sets do not show the same {count} elements: no time counts")
@@ -133,8 +133,8 @@ def check(count):
 
 def both(number, mine, other, count):
     """One change on both tables; their times, once both show the same."""
-    sides = {OURS: mine, THEIRS: other}
-    order = (OURS, THEIRS) if number % 2 else (THEIRS, OURS)
+    sides = {OWN: mine, THEIRS: other}
+    order = (OWN, THEIRS) if number % 2 else (THEIRS, OWN)
     times = {name: sides[name]() for name in order}
     check(count)
     return times
@@ -164,7 +164,7 @@ def rows(count, rounds, theirs):
         none.append(
             both(number, lambda: owned(count, rounds * CHANGES), lambda: theirs.load(before, flush=True), count)
         )
-        if none[-1][OURS]["messages"]:
+        if none[-1][OWN]["messages"]:
             raise SystemExit("nothing differed, and yet something was written")
     yield "cold, apply of a known delta", "the whole table", cold, "write"
     yield "cold, whole reconcile", "the whole table", cold, "whole"
@@ -187,22 +187,22 @@ def main():
             os.uname().release, command("nft", "--version").split(" (")[0], asked.rounds
         )
     )
-    print("ours: read, plan and write of the flow behind nft_table; theirs: `nft -f FILE`\n")
-    print("| elements | change | theirs: nft -f of | ours | read + plan + write | theirs | ratio ours/theirs |")
+    print("collection: read, plan and write of the flow behind nft_table; theirs: `nft -f FILE`\n")
+    print("| elements | change | theirs: nft -f of | collection | read + plan + write | theirs | ratio to theirs |")
     print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         theirs = Theirs(folder)
         for count in asked.elements:
             for what, file, rounds, key in rows(count, asked.rounds, theirs):
-                mine, other = median(rounds, OURS, key), median(rounds, THEIRS, "whole")
-                parts = " + ".join(f"{median(rounds, OURS, part):.1f}" for part in ("read", "plan", "write"))
+                mine, other = median(rounds, OWN, key), median(rounds, THEIRS, "whole")
+                parts = " + ".join(f"{median(rounds, OWN, part):.1f}" for part in ("read", "plan", "write"))
                 shown = parts if key == "whole" else "-"
                 row = "| {0} | {1} | {2} | {3:.1f} | {4} | {5:.1f} | {6:.3f} |"
                 print(row.format(count, what, file, mine, shown, other, mine / other), flush=True)
             started = time.perf_counter()
-            command("nft", "list", "set", "inet", OURS, SET)
+            command("nft", "list", "set", "inet", OWN, SET)
             floor = (time.perf_counter() - started) * 1000
-            extra = median(rounds, OURS, "process") - median(rounds, OURS, "whole")
+            extra = median(rounds, OWN, "process") - median(rounds, OWN, "whole")
             print(
                 f"| {count} | for comparison | `nft list set` alone {floor:.1f} | start of Python and imports {extra:.1f} | | | |",
                 flush=True,

@@ -162,8 +162,8 @@ def main():
     print(
         f"A play with nothing to do over {asked.nodes} nodes, {asked.forks} forks; medians of {asked.rounds} interleaved runs, s"
     )
-    print("ours: `ansible-playbook multicluster.network.mesh`; theirs: a play of one `ping` task\n")
-    print("| nodes | ours | theirs | ratio ours/theirs |")
+    print("collection: `ansible-playbook multicluster.network.mesh`; theirs: a play of one `ping` task\n")
+    print("| nodes | collection | theirs | ratio to theirs |")
     print("|---|---|---|---|")
     print(f"| {asked.nodes} | {mesh:.2f} | {other:.2f} | {mesh / other:.2f} |")
 

@@ -3,10 +3,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Mirrors by the original program and by ours: requests and seconds, cold and again.
+"""Mirrors by the upstream program and by the collection: requests and seconds, cold and again.
 
 Run by `tests/run bench originals` with ORIGINALS=DIR in its environment. Both read the same source and write to the same server, each into a
-namespace of its own, one after the other; what they leave must say the same. The original runs as it is, and as
+namespace of its own, one after the other; what they leave must have the same content. Upstream runs as it is, and as
 ``semaphore-service-mirror-lifted``, where DIR has one: the same program built without the limits of its client and queues, which no setting of it
 lifts. What is missing is said.
 """
@@ -26,13 +26,13 @@ from services import DEFINITION, LABELS, Form
 
 NAME, USER = "semaphore-service-mirror", "original"
 NAMES = {"default limits": NAME, "limits lifted": NAME + "-lifted"}
-OURS = "ours"
+OWN = "ours"
 SELECTOR = next("{0}={1}".format(*one) for one in LABELS.items())
 FORM = Form(slices=False)
 
 
 class Original:
-    """One of the programs, whose copy is in the cluster gcp."""
+    """One of the programs, with its copy in the cluster gcp."""
 
     def __init__(self, path, folder, aws, gcp, namespace):
         self.path, self.folder, self.servers = path, folder, {"aws": aws, "gcp": gcp}
@@ -66,7 +66,9 @@ class Original:
             try:
                 while not done():
                     if process.poll() is not None:
-                        raise SystemExit("the original has ended:\n" + (self.folder / "log").read_text()[-2000:])
+                        raise SystemExit(
+                            "the upstream program has ended:\n" + (self.folder / "log").read_text()[-2000:]
+                        )
                     time.sleep(0.05)
                 last = self._rest(marks)
                 return last - started, self._asked(marks)
@@ -107,7 +109,7 @@ def sources(aws, numbers):
 
 
 def mirrors(gcp, namespace):
-    """{(kind, name): what it says}"""
+    """{(kind, name): its content}"""
     return FORM.state(gcp, namespace)
 
 
@@ -155,11 +157,11 @@ def measure(count, programs, more_than_once):
                 mark = gcp.mark()  # it writes every mirror again at each of its starts, and has not begun before that
                 found[side, "again"] = original.run(lambda mark=mark: writes(gcp.audit(mark, USER)) >= 2 * count)
         client.apply(
-            "/api/v1/namespaces/" + OURS, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OURS}}, "bench"
+            "/api/v1/namespaces/" + OWN, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}}, "bench"
         )
-        found[OURS, "cold"] = owned(aws, gcp, OURS)
-        found[OURS, "again"] = owned(aws, gcp, OURS)
-        states = [mirrors(gcp, "theirs-" + side.split()[-1]) for side in programs] + [mirrors(gcp, OURS)]
+        found[OWN, "cold"] = owned(aws, gcp, OWN)
+        found[OWN, "again"] = owned(aws, gcp, OWN)
+        states = [mirrors(gcp, "theirs-" + side.split()[-1]) for side in programs] + [mirrors(gcp, OWN)]
         if any(state != states[0] for state in states) or len(states[0]) != 2 * count:
             raise SystemExit(f"they do not leave the same {count} mirrors: no time counts")
     return found
@@ -171,7 +173,7 @@ def main():
     parser.add_argument(
         "--once",
         action="store_true",
-        help="leave out what the original does at its next start, which takes as long as the first",
+        help="leave out what upstream does at its next start, which takes as long as the first",
     )
     options = parser.parse_args()
     folder = os.environ.get("ORIGINALS", "")
@@ -190,7 +192,7 @@ def main():
     for count in options.counts:
         found = measure(count, programs, not options.once)
         for (side, run), (seconds, asked) in sorted(found.items(), key=lambda item: (item[0][1] != "cold", item[0][0])):
-            base, least = found[OURS, run]
+            base, least = found[OWN, run]
             ratios = (f"{seconds / base:.1f}", f"{len(asked) / len(least):.1f}")
             row(count, run, side, f"{seconds:.2f}", len(asked), writes(asked), *ratios)
 

@@ -4,8 +4,8 @@
 
 """Routes of one table: the flow behind ip_routes compared with `ip -batch`, in two tables of one kernel.
 
-Run by `tests/run bench routes`. Every round makes the same change in both tables, ours first in one round and theirs
-first in the next; both must show the same routes before a round counts. `ip -batch` is told the difference, which
+Run by `tests/run bench routes`. Every round makes the same change in both tables, the collection's first in one round and theirs
+first in the next; both must show the same routes before a round counts. `ip -batch` gets the difference, which
 somebody has to know; our whole reconcile reads the table and finds it.
 """
 
@@ -121,9 +121,9 @@ def main():
     command("ip", "link", "set", "bench1", "up")
     print(f"Routes of a table, Linux {os.uname().release}; medians of {asked.rounds} interleaved runs, ms")
     print(
-        "ours: read, plan and write of the flow behind ip_routes; theirs: `ip -batch FILE`, the file holding the difference\n"
+        "collection: read, plan and write of the flow behind ip_routes; theirs: `ip -batch FILE`, the file holding the difference\n"
     )
-    print("| routes | change | ours | read + plan + write | theirs | ratio ours/theirs |")
+    print("| routes | change | collection | read + plan + write | theirs | ratio to theirs |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for count in asked.routes:

@@ -82,8 +82,8 @@ def main():
                 times[side].append(time.perf_counter() - started)
     owned, other = (statistics.median(times[side]) for side in ("trace", "ping"))
     print(f"A trace of one pair; medians of {asked.rounds} interleaved runs, s")
-    print("ours: `ansible-playbook multicluster.network.trace`; theirs: plays of `ping` tasks in its shape\n")
-    print("| ours | theirs | ratio ours/theirs | beyond the play |")
+    print("collection: `ansible-playbook multicluster.network.trace`; theirs: plays of `ping` tasks in its shape\n")
+    print("| collection | theirs | ratio to theirs | beyond the play |")
     print("|---|---|---|---|")
     print(f"| {owned:.2f} | {other:.2f} | {owned / other:.2f} | {owned - other:.2f} (limit {LIMIT:.0f}) |")
     return 1 if owned - other > LIMIT else 0

@@ -4,8 +4,8 @@
 
 """Peers of one WireGuard device: the device flow compared with wireguard-tools, on two devices of the same kind.
 
-Run by `tests/run bench`. Every round does the same change on both devices, ours first in one round and theirs first in
-the next; both devices must show the same peers before a round counts. Ours is timed in a fresh interpreter as the
+Run by `tests/run bench`. Every round does the same change on both devices, the collection's first in one round and theirs first in
+the next; both devices must show the same peers before a round counts. The collection is timed in a fresh interpreter as the
 module runs in one, from its first read to its last write (the start of Python and the imports are shown by
 themselves: Ansible pays them whatever a module does); theirs is the whole command.
 """
@@ -23,8 +23,8 @@ import sys
 import tempfile
 import time
 
-OURS, THEIRS = "wgours", "wgtheirs"
-PORTS = {OURS: 51821, THEIRS: 51822}
+OWN, THEIRS = "wgours", "wgtheirs"
+PORTS = {OWN: 51821, THEIRS: 51822}
 FLOW = "ansible_collections.multicluster.network.plugins.module_utils._flows.node.wireguard_device"
 
 DRIVER = f"""
@@ -115,16 +115,16 @@ class Bench:
 
     def round(self, number, verb, peers):
         """One change on both devices; their times, once both show the same."""
-        sides = {OURS: lambda: self.flow(self.desired(OURS, peers)), THEIRS: lambda: self.tool(verb, peers)}
-        order = (OURS, THEIRS) if number % 2 else (THEIRS, OURS)
+        sides = {OWN: lambda: self.flow(self.desired(OWN, peers)), THEIRS: lambda: self.tool(verb, peers)}
+        order = (OWN, THEIRS) if number % 2 else (THEIRS, OWN)
         times = {name: sides[name]() for name in order}
-        owned = self.state(OURS)
+        owned = self.state(OWN)
         if owned != self.state(THEIRS) or len(owned) != len(peers):
             raise SystemExit(f"the two devices do not show the same {len(peers)} peers: no time counts")
         return times
 
     def fresh(self):
-        for name in (OURS, THEIRS):
+        for name in (OWN, THEIRS):
             self.flow(self.desired(name, [], state="absent"))
             self.flow(self.desired(name, []))
 
@@ -135,12 +135,12 @@ class Bench:
             cold.append(self.round(number, "setconf", peers_of(count)))
         for number in range(rounds):
             one.append(self.round(number, "syncconf", peers_of(count, number + 1)))
-            assert one[-1][OURS]["stats"]["wireguard_writes"] == 1
+            assert one[-1][OWN]["stats"]["wireguard_writes"] == 1
         for number in range(rounds):
             none.append(self.round(number, "syncconf", peers_of(count, rounds)))
-            assert not one[-1][OURS]["stats"].get("netlink_writes") and not none[-1][OURS]["stats"]
+            assert not one[-1][OWN]["stats"].get("netlink_writes") and not none[-1][OWN]["stats"]
             started = time.perf_counter()
-            command("wg", "show", OURS, "dump")
+            command("wg", "show", OWN, "dump")
             floor.append(time.perf_counter() - started)
         yield "cold, apply of a known delta", "setconf", cold, "write"
         yield "cold, whole reconcile", "setconf", cold, "whole"
@@ -163,28 +163,28 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(folder, asked.implementation)
         bench.fresh()
-        kind = json.loads(command("ip", "-j", "-d", "link", "show", "dev", OURS))[0]["linkinfo"]["info_kind"]
+        kind = json.loads(command("ip", "-j", "-d", "link", "show", "dev", OWN))[0]["linkinfo"]["info_kind"]
         words = {"wireguard": "the kernel's WireGuard", "tun": "wireguard-go"}
         print(
             f"WireGuard peers on {words[kind]}, Linux {os.uname().release}; medians of {asked.rounds} interleaved runs, ms"
         )
         print(
-            "ours: read, plan and write of the flow behind wireguard_device; theirs: `wg setconf|syncconf DEVICE FILE`\n"
+            "collection: read, plan and write of the flow behind wireguard_device; theirs: `wg setconf|syncconf DEVICE FILE`\n"
         )
-        print("| peers | change | theirs | ours | read + plan + write | theirs | ratio ours/theirs |")
+        print("| peers | change | theirs | collection | read + plan + write | theirs | ratio to theirs |")
         print("|---|---|---|---|---|---|---|")
         for count in asked.peers:
             for what, verb, rounds, key in bench.rows(count, asked.rounds):
-                owned, theirs = median(rounds, OURS, key), median(rounds, THEIRS, "whole")
-                parts = " + ".join(f"{median(rounds, OURS, part):.1f}" for part in ("read", "plan", "write"))
+                owned, theirs = median(rounds, OWN, key), median(rounds, THEIRS, "whole")
+                parts = " + ".join(f"{median(rounds, OWN, part):.1f}" for part in ("read", "plan", "write"))
                 shown = parts if key == "whole" else "-"
                 row = "| {0} | {1} | `wg {2}` | {3:.1f} | {4} | {5:.1f} | {6:.2f} |"
                 print(row.format(count, what, verb, owned, shown, theirs, owned / theirs), flush=True)
                 last = rounds
-            extra = median(last, OURS, "process") - median(last, OURS, "whole")
+            extra = median(last, OWN, "process") - median(last, OWN, "whole")
             row = "| {0} | for comparison | `wg show dump` alone {1:.1f} | start of Python and imports {2:.1f} | | | |"
             print(row.format(count, bench.floor * 1000, extra), flush=True)
-        for name in (OURS, THEIRS):
+        for name in (OWN, THEIRS):
             bench.flow(bench.desired(name, [], state="absent"))
 
 

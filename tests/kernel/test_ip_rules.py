@@ -111,7 +111,7 @@ def test_a_rule_changes_without_a_gap(node, wait_for):
     assert shown(node) == [f"32500: {mark} 181 proto 109"] * 2
 
 
-def test_nobody_is_pushed_aside_by_a_stand_in(node):
+def test_nobody_is_pushed_aside_by_a_replacement(node):
     neighbours = [dict(MARK, priority=32501), dict(MARK, priority=32499, table="7")]
     run(node, rules=[MARK, *neighbours])
     changed = run(node, rules=[dict(MARK, table="181"), *neighbours])
@@ -122,7 +122,7 @@ def test_nobody_is_pushed_aside_by_a_stand_in(node):
     )
 
 
-def test_foreign_rules_stay_are_refused_or_adopted(node):
+def test_unowned_rules_stay_are_refused_or_adopted(node):
     for words in (
         "priority 32500 fwmark 0x40/0x60 table 180 proto static",
         "priority 32500 fwmark 0x1 table 7",
@@ -138,7 +138,7 @@ def test_foreign_rules_stay_are_refused_or_adopted(node):
     assert sorted(entry["reason"] for entry in refused["refused"]) == ["adoptable", "bad_rule", "not_ours"]
     refused = run(node, rules=desired)
     assert [entry["reason"] for entry in refused["refused"]] == ["not_ours", "adoptable", "not_ours"]
-    assert refused["plan"]["delete"] == 1  # ours by its number, desired by nobody
+    assert refused["plan"]["delete"] == 1  # owned by its number, desired by nobody
     adopted = run(node, rules=desired, adopt=True)
     assert adopted["plan"]["update"] == 3 and not adopted["warnings"]
     assert shown(node) == [
@@ -163,8 +163,8 @@ def test_an_inverted_rule_is_not_adopted_where_its_opposite_would_be_deleted(nod
     assert "would delete another rule of the same priority" in refused["refused"][0]["message"]
 
 
-def test_a_rule_that_says_more_is_no_duplicate(node):
-    """The kernel deletes the first rule that has what is named: ours must be distinguished from one with more in it."""
+def test_a_rule_that_has_more_is_no_duplicate(node):
+    """The kernel deletes the first rule that has what is named: an owned one must be distinguished from one with more in it."""
     more = dict(MARK, iif="lo")
     run(node, rules=[more, MARK])
     left = run(node, rules=[more])

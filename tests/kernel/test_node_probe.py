@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where packets for a peer's ranges go: the kernel's own word, with routes and rules of others in the way."""
+"""Where packets for a peer's ranges go: the kernel's own answer, with routes and rules of others in the way."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_all_leaves_by_the_tunnel(meshed):
 
 
 HALF = "10.4.7.128/25"
-LIES = {
+DIVERSIONS = {
     "route": (
         ["route add 10.4.7.128/25 dev eth0"],
         "10.4.7.0/24",
@@ -159,9 +159,9 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("name", LIES)
+@pytest.mark.parametrize("name", DIVERSIONS)
 def test_what_is_sent_elsewhere_is_found_with_what_takes_it(meshed, name):
-    commands, cidr, words = LIES[name]
+    commands, cidr, words = DIVERSIONS[name]
     with planted(meshed, *commands):
         rows = probe(meshed)["paths"]["elsewhere"]
         reported = [row["text"] for row in rows if row["range"] == cidr and row["device"] == DEVICE]
@@ -234,7 +234,7 @@ def test_pods_outside_the_nodes_range_are_found(meshed):
     assert none["pods"] == [] and len(none["others"]) > 1
 
 
-def test_a_pod_that_others_were_told_of_comes_first_as_long_as_it_is_there(meshed):
+def test_a_pod_that_others_know_comes_first_as_long_as_it_is_there(meshed):
     meshed.run(
         "sh",
         "-c",
@@ -250,7 +250,7 @@ def test_a_pod_that_others_were_told_of_comes_first_as_long_as_it_is_there(meshe
     assert first(["198.18.3.20"]) == [["198.18.3.10"]]
 
 
-def visit(node, **request):
+def node_call(node, **request):
     """What node_dataplane adds to its result."""
     asked = dict({"pod_cidrs": ["198.18.3.0/24"], "max_pods": 1, "tries": 1, "wait_seconds": 1}, **request)
     code = f"import json, sys; from {FLOWS} import probe; print(json.dumps(probe.visit(json.loads(sys.argv[1]))))"
@@ -268,20 +268,24 @@ def meshed_python(node, code, *arguments):
     return done.stdout
 
 
-def test_a_visit_is_pods_alone_until_it_is_known_whom_to_reach(meshed):
-    assert visit(meshed) == {"pods": [{"addresses": ["198.18.3.10"], "in_namespace": True}], "strays": [], "others": []}
-    whole = visit(meshed, targets=[{"node": "gcp-1", "address": "10.4.7.10"}], devices=[DEVICE])
+def test_a_node_call_is_pods_alone_until_it_is_known_whom_to_reach(meshed):
+    assert node_call(meshed) == {
+        "pods": [{"addresses": ["198.18.3.10"], "in_namespace": True}],
+        "strays": [],
+        "others": [],
+    }
+    whole = node_call(meshed, targets=[{"node": "gcp-1", "address": "10.4.7.10"}], devices=[DEVICE])
     assert [(ping["node"], ping["source"], ping["ok"]) for ping in whole["pings"]] == [("gcp-1", "198.18.3.10", False)]
     assert whole["paths"]["asked"] and len(whole["peers"]) == 1
-    assert not {"changed", "refused"} & set(whole), "those of the node's own plan stand alongside it"
+    assert not {"changed", "refused"} & set(whole), "those of the node's own plan are alongside it"
 
 
 def test_what_cannot_be_probed_is_reported_alongside_what_could_be_compared(meshed):
-    assert visit(meshed, pod_cidrs=["no range"]) == {
+    assert node_call(meshed, pod_cidrs=["no range"]) == {
         "failed": True,
-        "msg": visit(meshed, pod_cidrs=["no range"])["msg"],
+        "msg": node_call(meshed, pod_cidrs=["no range"])["msg"],
     }
-    assert "no range" in visit(meshed, pod_cidrs=["no range"])["msg"]
+    assert "no range" in node_call(meshed, pod_cidrs=["no range"])["msg"]
 
 
 def test_a_device_that_is_gone_is_named_and_the_rest_is_read(meshed):
@@ -481,7 +485,7 @@ def test_a_packet_that_fills_the_tunnel_is_sent_once_more_to_who_answers(joined)
 
 
 def test_where_large_packets_are_lost_the_largest_that_passes_is_found(joined):
-    """As a way of PPPoE or of a cloud whose "too big" is filtered. WireGuard pads to 16 bytes and adds 32, UDP adds 8."""
+    """As a way of PPPoE or of a cloud that filters "too big". WireGuard pads to 16 bytes and adds 32, UDP adds 8."""
     lost = "table inet quiet { chain c { type filter hook input priority -300; udp dport 51821 udp length > 1340 drop; }; }"
     joined.other.run("nft", "-f", "-", stdin=lost)
     assert sizes(joined) == {"10.4.7.10": (True, 1296, 1420), "fd04::10": (True, 1296, 1420)}
@@ -494,7 +498,7 @@ def test_a_pod_that_sends_less_than_the_tunnel_carries_is_asked_for_that(joined)
     assert sizes(joined)["10.4.7.10"] == (True, 1400, 1400)
 
 
-def test_a_router_that_says_too_big_is_no_black_hole(joined):
+def test_a_router_that_sends_too_big_is_no_black_hole(joined):
     """A pod's kernel notes it, and its connections send less: so does the ping. Its source has to be an allowed IP, else WireGuard drops it."""
     joined.other.run(
         "sh",

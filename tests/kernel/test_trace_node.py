@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A node's part of a trace against the kernel: a router between two pods, and what stands in a packet's way there."""
+"""A node's part of a trace against the kernel: a router between two pods, and what blocks a packet there."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_packets_are_seen_both_ways(router, protocol, port, version):
 
 
 @pytest.mark.parametrize("priority", (-450, -150, 0, 300))
-def test_a_foreign_rule_that_drops_is_named(router, priority):
+def test_an_unowned_rule_that_drops_is_named(router, priority):
     router.nft(
         FORWARD.format(priority, "accept")
         + """
@@ -109,7 +109,7 @@ def test_legacy_iptables_tell_nothing_but_the_place_is_known(router):
         ("tcp", "reject with tcp reset", "refused"),
     ),
 )
-def test_who_rejects_is_named_and_its_word_is_seen(router, protocol, how, outcome, version):
+def test_who_rejects_is_named_and_its_message_is_seen(router, protocol, how, outcome, version):
     match = (
         "tcp dport 8080 "
         if protocol == "tcp"
@@ -199,7 +199,7 @@ def test_a_closed_port_refuses(router, protocol, version):
     )
 
 
-def test_a_port_that_is_silent(router):
+def test_a_port_that_does_not_answer(router):
     _armed, sent, collected = traced(router, flow("udp", 4, 8082))
     assert (
         [row["outcome"] for row in sent] == ["silent"]
@@ -210,7 +210,7 @@ def test_a_port_that_is_silent(router):
 
 @pytest.mark.parametrize("version", (4, 6))
 @pytest.mark.parametrize("protocol,port", (("tcp", 8080), ("udp", 8081), ("icmp", 0)))
-def test_a_large_packet_is_told_what_fits(router, protocol, port, version):
+def test_a_large_packet_gets_the_size_that_fits(router, protocol, port, version):
     for words in (("link", "set", "veth-server"), ("-n", "server", "link", "set", "eth0")):
         router.node.run("ip", *words, "mtu", "1400")
     _armed, sent, collected = traced(router, flow(protocol, version, port), sizes=[9000])
@@ -282,7 +282,7 @@ def test_a_packet_that_cannot_be_tracked_is_seen_as_it_comes_in(router):
     assert traced(router, flow())[1][0]["outcome"] == "answered"
 
 
-def test_a_pod_without_a_way_says_so(router):
+def test_a_pod_without_a_way_reports_it(router):
     router.node.run("ip", "-n", "client", "route", "del", "default")
     _armed, sent, collected = traced(router, flow())
     assert [(row["outcome"], row["detail"]) for row in sent] == [

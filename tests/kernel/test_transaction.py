@@ -215,7 +215,7 @@ def test_what_an_earlier_change_left_in_run_goes_with_the_node(host):
     assert not host.run(wish(devices=[]))["changed"]
 
 
-def test_an_adopted_device_is_handed_back(host):
+def test_an_adopted_device_is_given_back(host):
     made = host.run(wish())
     host.node.run(
         "sh", "-c", "ip link set wireguard.b alias '' && ip link set wireguard.b down && ip link set wireguard.b up"
@@ -352,8 +352,8 @@ def test_a_run_that_writes_its_journal_long_after_arming_is_neither_ended_nor_ta
                 dead_man.kill()
 
 
-def test_a_change_that_is_kept_but_not_tidied_up_after_says_so(host):
-    """The decision is one rename. What comes after it may fail; then nobody may be told that the old state is back."""
+def test_a_change_that_is_kept_but_not_tidied_up_after_is_reported(host):
+    """The decision is one rename. What comes after it may fail; then nobody may be notified that the old state is back."""
     host.run(wish())
     made = host.run(dict(wish(rollback_seconds=600), devices=[]))
     host.node.run("mount", "-o", "remount,ro", "/etc/systemd/system")
@@ -377,7 +377,7 @@ BROKEN = pathlib.Path(__file__).parents[1] / "fixtures" / "hostile" / "journals.
 
 @pytest.mark.parametrize("row", json.loads(BROKEN.read_text())["journals"][::4], ids=lambda row: row["name"])
 def test_a_journal_that_cannot_be_read_is_kept_alongside_and_the_node_goes_on(host, row):
-    """Whoever finds it says so by name: a play, a confirmation, the boot unit, the timer. None of them shows a traceback."""
+    """Whoever finds it reports it by name: a play, a confirmation, the boot unit, the timer. None of them shows a traceback."""
     host.run(wish())
     before = host.seen()
     made = host.run(wish(rollback_seconds=600, **CHANGED))
@@ -436,7 +436,7 @@ def test_a_journal_that_another_user_wrote_is_not_believed(host):
 UNIT = "multicluster-network-mesh.service"
 
 
-def test_what_stands_around_the_mesh_is_drift_and_what_is_ours_is_repaired(host):
+def test_what_surrounds_the_mesh_is_drift_and_what_is_owned_is_repaired(host):
     """Folders that others may write into and our device's settings are repaired; a drop-in and the host's settings are refused by name."""
     host.run(wish())
     assert not host.run(wish(), check=True)["changed"]
@@ -497,7 +497,7 @@ def test_what_stands_around_the_mesh_is_drift_and_what_is_ours_is_repaired(host)
     assert "/run/sysctl.d/99-hardened.conf sets 0" in host.run(wish())["refused"][0]["message"]
     assert not host.run(wish(accepted=["net.ipv4.ip_forward"]))["refused"]
     assert host.node.run("cat", "/proc/sys/net/ipv4/ip_forward") == "0\n", (
-        "what is somebody else's is reported, not fought over"
+        "what is another owner's is reported, not fought over"
     )
 
 
@@ -538,14 +538,14 @@ def test_a_host_without_ipv6_keeps_its_mesh_of_ipv4(host):
         "sh", "-c", "echo 0 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding"
     )
     assert not host.run(wish(**both))["refused"] and "fd00:5::/64 dev wireguard.b" in host.node.run("ip", "-6", "route")
-    # switched off on a node that stands: what the kernel has taken away is not put back, and the rest goes on
+    # switched off on a node that is set up: what the kernel has taken away is not put back, and the rest goes on
     host.node.run("sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6")
     again = host.run(wish(mtu=1300, **both))
     assert again["changed"] and [row["reason"] for row in again["refused"]] == ["family_off"]
     assert "mtu 1300" in host.node.run("ip", "link", "show", "wireguard.b")
 
 
-def test_programs_that_take_links_in_hand_are_kept_away_from_ours(host):
+def test_programs_that_take_links_in_hand_are_kept_away_from_owned_ones(host):
     """Where they run, and as files of the node's plan: they come with the change and go with the mesh."""
     host.node.run(
         "sh",
@@ -638,7 +638,7 @@ def test_a_machine_under_two_names_of_the_inventory_is_not_written_to(host):
     assert not renamed["refused"], "a host that has another name now is the same host"
 
 
-def test_a_late_confirmation_says_how_late_it_was(host):
+def test_a_late_confirmation_reports_how_late_it_was(host):
     host.run(wish())
     made = host.run(wish(rollback_seconds=2, **CHANGED))
     host.settled()

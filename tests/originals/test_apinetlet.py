@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The real apinetlet between two real API servers that pass its kinds on to their own: taken over, changed in every way, handed back, and it starts again."""
+"""The real apinetlet between two real API servers that pass its kinds on to their own: taken over, changed in every way, given back, and it starts again."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def applied(obj):
     )
 
 
-def test_taken_over_and_handed_back(original, sides, tmp_path, recording):
+def test_taken_over_and_given_back(original, sides, tmp_path, recording):
     apinetlet = Program(original(NAME), tmp_path / "apinetlet", sides.servers)
     controllers = Program(
         original("apinet-controller-manager"), tmp_path / "controllers", {APINET: sides.servers[APINET]}, CONTROLLERS

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The real Equinix Metal cloud controller keeps a control plane's address: taken over, moved in every way, handed back, and it starts again.
+"""The real Equinix Metal cloud controller keeps a control plane's address: taken over, moved in every way, given back, and it starts again.
 
 The program's network has the provider's addresses of the nodes and the reserved one, and the API server answers at each.
 """
@@ -62,7 +62,7 @@ class Running:
         assert self.plane.port() == 443  # back to what it always leaves
 
 
-def test_taken_over_and_handed_back(original, server, double, tmp_path, recording, monkeypatch):
+def test_taken_over_and_given_back(original, server, double, tmp_path, recording, monkeypatch):
     path = original(NAME)
     plane = Plane(server, double)
     monkeypatch.setattr(control_plane_address, "HealthProbe", plane.probe())

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The real Equinix Metal cloud controller against the double of the provider: taken over, changed in every way, handed back, and it starts again."""
+"""The real Equinix Metal cloud controller against the double of the provider: taken over, changed in every way, given back, and it starts again."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Running:
 
 
 @pytest.mark.parametrize("mode", sorted(MODES))
-def test_taken_over_and_handed_back(original, server, double, tmp_path, recording, mode):
+def test_taken_over_and_given_back(original, server, double, tmp_path, recording, mode):
     path = original(NAME)
     balanced = Balanced(server, double, mode)
     balanced.put()

@@ -13,11 +13,11 @@ from set_kinds import namespace, pod, remove, serve, withdraw
 from sets_life import GRANTS, KIND, managers, nets, said, sets, take_pods
 
 NAME = "semaphore-policy"
-OURS, THEIRS = "gcp-sys-log-forwarder", "aws-sys-log-collector"
+OWN, THEIRS = "gcp-sys-log-forwarder", "aws-sys-log-collector"
 
 
 class Mixed:
-    """aws is ours; of gcp we hold an account that only reads."""
+    """aws is managed; of gcp we hold an account that only reads."""
 
     def __init__(self, aws, gcp, folder):
         self.aws, self.gcp = aws, gcp
@@ -38,7 +38,7 @@ class Mixed:
         self.entries = [aws.access("aws"), {"name": "gcp", "kubeconfig": str(folder / "gcp-read")}]
 
     def owned(self, **more):
-        """A run of ours; nothing that stands in gcp may have another version afterwards."""
+        """A run; nothing that exists in gcp may have another version afterwards."""
         before = self.versions()
         request = {
             "fabric": "t",
@@ -104,8 +104,8 @@ def alongside(two, program):
     theirs("10.2.1.3")
     two.follow()
     assert (
-        set(said(sets(two.aws))) == {OURS}
-        and nets(two.aws, OURS) == ["10.4.1.3/32"]
+        set(said(sets(two.aws))) == {OWN}
+        and nets(two.aws, OWN) == ["10.4.1.3/32"]
         and set(said(sets(two.gcp))) == {THEIRS}
     )
     # one more
@@ -113,29 +113,29 @@ def alongside(two, program):
     pod(gcp, "sys-log", "forwarder-2", "forwarder", "10.4.4.2")
     theirs("10.2.1.3", "10.2.4.2")
     two.follow()
-    assert nets(two.aws, OURS) == ["10.4.1.3/32", "10.4.4.2/32"]
+    assert nets(two.aws, OWN) == ["10.4.1.3/32", "10.4.4.2/32"]
     # another address
     for client, name, address in ((aws, "collector-2", "10.2.4.9"), (gcp, "forwarder-2", "10.4.4.9")):
         status = {"status": {"podIP": address, "podIPs": [{"ip": address}]}}
         client.merge_patch(f"/api/v1/namespaces/sys-log/pods/{name}/status", status, "kubelet")
     theirs("10.2.1.3", "10.2.4.9")
     two.follow()
-    assert nets(two.aws, OURS) == ["10.4.1.3/32", "10.4.4.9/32"]
+    assert nets(two.aws, OWN) == ["10.4.1.3/32", "10.4.4.9/32"]
     # its API server is away: what there is stays
     away = [two.entries[0], dict(two.entries[1], kubeconfig=None, api_url="https://127.0.0.1:1", token="x" * 20)]
     result = two.owned(clusters=away)
     assert (
         [row["cluster"] for row in result["failures"]] == ["gcp"]
         and not result["changed"]
-        and nets(two.aws, OURS) == ["10.4.1.3/32", "10.4.4.9/32"]
+        and nets(two.aws, OWN) == ["10.4.1.3/32", "10.4.4.9/32"]
     )
     # one less
     remove(aws, "sys-log", "collector-1")
     remove(gcp, "sys-log", "forwarder-1")
     theirs("10.2.4.9")
     two.follow()
-    assert nets(two.aws, OURS) == ["10.4.4.9/32"]
-    # leave: ours go, theirs stay and are followed
+    assert nets(two.aws, OWN) == ["10.4.4.9/32"]
+    # leave: owned ones go, theirs stay and are followed
     assert not [obj for obj in sets(two.gcp) if "multicluster.network/t" in managers(obj)]
     assert two.owned(state="absent")["plan"]["delete"] == 1 and sets(two.aws) == []
     pod(aws, "sys-log", "collector-3", "collector", "10.2.4.7")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Network sets of the real semaphore-policy: taken over, changed in every way, handed back, and it starts again."""
+"""Network sets of the real semaphore-policy: taken over, changed in every way, given back, and it starts again."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Running:
         self._run("returned")
 
 
-def test_taken_over_and_handed_back(original, server, second, tmp_path, recording):
+def test_taken_over_and_given_back(original, server, second, tmp_path, recording):
     one = Running(server, second, Program(original(NAME), tmp_path, {"aws": server, "gcp": second}))
     serve(server.client(), KIND)
     try:

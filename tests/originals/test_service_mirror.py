@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Mirrors and global services of the real semaphore-service-mirror: taken over, changed in every way, handed back, and it starts again."""
+"""Mirrors and global services of the real semaphore-service-mirror: taken over, changed in every way, given back, and it starts again."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Running:
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["mirrors", "mirrors and global services"])
-def test_taken_over_and_handed_back(original, server, second, tmp_path, recording, shared):
+def test_taken_over_and_given_back(original, server, second, tmp_path, recording, shared):
     if shared and minor_version() < 21:
         pytest.skip("NOT RUN: the original reads discovery.k8s.io/v1, which this Kubernetes does not have")
     two = Two(server, second)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The real semaphore-wireguard on a node of each of two clusters: taken over, changed, released, started again; and alongside ours.
+"""The real semaphore-wireguard on a node of each of two clusters: taken over, changed, released, started again; and alongside the collection.
 
 The flows that the playbooks call, without the playbooks: test_wireguard.py and test_mixed_wireguard.py have these, over a whole lab.
 """
@@ -20,10 +20,12 @@ def pair(request, original, server, second, tmp_path):
     made.close()
 
 
-def test_taken_over_changed_and_handed_back(pair, recording, capsys):
+def test_taken_over_changed_and_given_back(pair, recording, capsys):
     for name in pair.nodes:
         pair.start(name)
-    pair.until("the originals have joined", lambda: all(pair.notes(name) for name in pair.nodes) and pair.joined())
+    pair.until(
+        "the upstream programs have joined", lambda: all(pair.notes(name) for name in pair.nodes) and pair.joined()
+    )
     begun = {name: [dict(pair.node_object(name), apiVersion="v1", kind="Node")] for name in pair.nodes}
     for name in pair.nodes:
         pair.stop(name)
@@ -42,7 +44,7 @@ def test_taken_over_changed_and_handed_back(pair, recording, capsys):
     } == files
     assert all(server.writes(marks[name]) == [] for name, server in pair.servers.items())
 
-    # taken: the wire is what it was, the marks and the annotations are ours alone
+    # taken: the wire is what it was, the marks and the annotations are solely owned
     with pair.echoes() as echoes:
         found = pair.converge(adopt=True)
     assert all(found[name]["refused"] == [] for name in pair.nodes), found
@@ -73,11 +75,11 @@ def test_taken_over_changed_and_handed_back(pair, recording, capsys):
         for name in pair.nodes:
             pair.start(name)
         pair.until(
-            "the originals are back",
+            "the upstream programs are back",
             lambda: all("starting node watcher" in (pair.folder / name / "log").read_text() for name in pair.nodes),
         )
         pair.until("they have joined", pair.joined)
-    configured.append(f"the original again: {echoes.sent} echoes sent, {echoes.lost} lost")
+    configured.append(f"upstream again: {echoes.sent} echoes sent, {echoes.lost} lost")
     assert (
         {name: pair.wire(name) for name in pair.nodes} == after
         and {name: pair.notes(name) for name in pair.nodes} == notes
@@ -130,9 +132,9 @@ def changes(pair):
 
 @pytest.mark.parametrize("pair", [("aws",)], indirect=True)
 def test_alongside_the_original(pair):
-    """aws by us, gcp by the original: both follow, and nothing of gcp is written."""
+    """aws by us, gcp by upstream: both follow, and nothing of gcp is written."""
     pair.start("gcp")
-    pair.until("the original has announced itself", lambda: pair.notes("gcp"))
+    pair.until("upstream has announced itself", lambda: pair.notes("gcp"))
     mark = pair.servers["gcp"].mark()
     pair.converge()
     pair.converge()
@@ -143,8 +145,8 @@ def test_alongside_the_original(pair):
     pair.nodes["aws"].run("rm", KEYS + "/wireguard.gcp.key")
     pair.converge()
     assert pair.key("aws") != old
-    pair.until("the original follows", pair.joined)
-    # a key on their side: ours with the next run
+    pair.until("upstream follows", pair.joined)
+    # a key on their side: known with the next run
     old = pair.key("gcp")
     pair.nodes["gcp"].run("rm", KEYS + "/wireguard.aws.key")
     pair.restart("gcp")
@@ -156,7 +158,7 @@ def test_alongside_the_original(pair):
     pair.until("both have joined again", pair.joined)
     # our Node goes and comes: theirs follow
     pair.unregister("aws")
-    pair.until("the original has no peer", lambda: pair.peers("gcp") == {})
+    pair.until("upstream has no peer", lambda: pair.peers("gcp") == {})
     pair.register("aws")
     pair.converge()
     pair.converge()
@@ -169,12 +171,12 @@ def test_alongside_the_original(pair):
     assert not found["aws"]["changed"] and pair.wire("aws") == before and pair.answers()
     pair.servers["gcp"] = real
     unchanged(pair)
-    # we leave: our annotations go, theirs stay; the original forgets us at its next start
+    # we leave: our annotations go, theirs stay; upstream forgets us at its next start
     notes = pair.notes("gcp")
     pair.leave("aws")
     assert pair.notes("aws") == {} and pair.notes("gcp") == notes
     pair.restart("gcp")
-    pair.until("the original has forgotten us", lambda: pair.peers("gcp") == {})
+    pair.until("upstream has forgotten us", lambda: pair.peers("gcp") == {})
     assert real.writes(mark) == [] and OTHER["aws"] == "gcp"
 
 

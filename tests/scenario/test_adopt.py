@@ -23,7 +23,7 @@ US, DOMAIN = "multicluster.network/default", ".wireguard.semaphore.uw.io/"
 
 
 class JoinedFabric(WireguardFabric):
-    """What the original's agents leave on nodes and in their clusters."""
+    """What upstream's agents leave on nodes and in their clusters."""
 
     def join(self):
         objects = {obj["metadata"]["name"]: obj for items in self.node_objects().values() for obj in items}
@@ -138,7 +138,7 @@ def test_a_second_run_writes_nothing(fabric):
     with fabric.witness() as writes:
         run = adopt(fabric, "take").ok()
     assert not run.changed and without_leases(writes) == []
-    assert "still on record" not in run.out, "nothing of the original's is left on Nodes"
+    assert "still on record" not in run.out, "nothing of upstream's is left on Nodes"
 
 
 def test_given_back_as_it_was(fabric):
@@ -147,7 +147,7 @@ def test_given_back_as_it_was(fabric):
     same_wire(before, fabric.wire())
     assert fabric.announced() == announced and not any(US in names for names in fabric.on_record().values())
     assert all(rows[3] is None and "proto 109" not in rows[5] for rows in fabric.wire().values())
-    # and without a word of adopt it stays somebody else's
+    # and without a variable of adopt it stays another owner's
     before = fabric.wire()
     with fabric.witness() as writes:
         run = fabric.play("mesh")

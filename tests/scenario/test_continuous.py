@@ -127,7 +127,7 @@ def role(fabric, *arguments, **variables):
 
 
 def measured(fabric, what, condition, seconds=180.0):
-    """Wait for something that happens without a hand; says how long it took."""
+    """Wait for something that happens without a hand; returns how long it took."""
     begun = time.monotonic()
     try:
         until(condition, seconds)
@@ -187,7 +187,7 @@ def mirrored(fabric):
     return sorted(a["ip"] for s in found.get("subsets") or () for a in s.get("addresses") or ())
 
 
-def foreign_key(number):
+def other_key(number):
     return base64.b64encode(bytes([number]) * 31 + b"\x40").decode()
 
 
@@ -216,7 +216,7 @@ def test_the_first_run_comes_by_itself_and_the_second_changes_nothing(fabric):
 
 
 def test_a_service_of_former_names_is_replaced_by_one_run_of_the_role(fabric):
-    """As a host has it whose role ran before capabilities got their present names."""
+    """As on a host on which the role ran before capabilities got their present names."""
     config = "/etc/multicluster/reconciler-default.json"
     fabric.sh(RECONCILER, "sed", "-i", 's/"service_mirror"/"services"/', config)
     fabric.sh(RECONCILER, "systemctl", "restart", "multicluster-reconciler-default.service")
@@ -238,15 +238,13 @@ def test_a_new_service_and_a_scaled_one(fabric):
 
 
 def test_a_new_node_and_its_new_key(fabric):
-    """A node whose agent is not ours: it publishes in its own cluster's API."""
-    fabric.kubectl("gcp", "create", "-f", write_node(fabric, foreign_key(7)))
-    measured(fabric, "a new node, by an event", lambda: foreign_key(7) in peers(fabric, "aws-node-2", "wireguard.gcp"))
+    """A node with another agent: it publishes in its own cluster's API."""
+    fabric.kubectl("gcp", "create", "-f", write_node(fabric, other_key(7)))
+    measured(fabric, "a new node, by an event", lambda: other_key(7) in peers(fabric, "aws-node-2", "wireguard.gcp"))
     idle(fabric)
-    fabric.kubectl("gcp", "annotate", "--overwrite", "node", "foreign-1", PUBKEY.format("aws") + "=" + foreign_key(9))
-    measured(
-        fabric, "a rotated key, by an event", lambda: foreign_key(9) in peers(fabric, "aws-node-2", "wireguard.gcp")
-    )
-    assert foreign_key(7) not in peers(fabric, "aws-node-2", "wireguard.gcp")
+    fabric.kubectl("gcp", "annotate", "--overwrite", "node", "foreign-1", PUBKEY.format("aws") + "=" + other_key(9))
+    measured(fabric, "a rotated key, by an event", lambda: other_key(9) in peers(fabric, "aws-node-2", "wireguard.gcp"))
+    assert other_key(7) not in peers(fabric, "aws-node-2", "wireguard.gcp")
     idle(fabric)
 
 
@@ -278,13 +276,13 @@ def test_an_api_server_that_was_killed_costs_only_delay(fabric):
     idle(fabric)
     fabric.kubectl("gcp", "delete", "node", "foreign-1")
     measured(
-        fabric, "a node that left, after it", lambda: foreign_key(9) not in peers(fabric, "aws-node-2", "wireguard.gcp")
+        fabric, "a node that left, after it", lambda: other_key(9) not in peers(fabric, "aws-node-2", "wireguard.gcp")
     )
     idle(fabric)
 
 
 def test_two_runs_at_once_from_two_machines(fabric):
-    """The node runs everything; a person at another machine is told by whom and since when."""
+    """The node runs everything; a person at another machine sees by whom and since when."""
     fabric.sh(RECONCILER, "systemctl", "start", "--no-block", "multicluster-site.service")
     until(
         lambda: "multicluster-run-default" in fabric.kubectl("aws", "-n", "kube-system", "get", "leases", "-o", "name"),

@@ -4,7 +4,7 @@
 """Addresses of Services without a router: three nodes and a client on one segment, power cuts, and nodes that cannot see each other.
 
 The client asks a Service with externalTrafficPolicy: Local that has a pod on every node: whoever holds the address serves it by its own pod, so an answer
-says who that is. The tests build on each other, in order; no playbook runs while nodes fail.
+reports who that is. The tests build on each other, in order; no playbook runs while nodes fail.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
     def log_message(self, *unused): pass
 http.server.ThreadingHTTPServer(("", 8080), Answer).serve_forever()
 """
-#: Asks again and again, and says each time when it was answered and by whom.
+#: Asks again and again, and prints each time when it was answered and by whom.
 CLIENT = """
 import socket, sys, time
 while True:
@@ -186,13 +186,13 @@ def holders(fabric, address=LOCAL, among=tuple(NODES)):
 
 
 def deafen(fabric, node, others):
-    """A node hears nothing that others say to it."""
+    """A node receives nothing that others send to it."""
     rule = "table ip cut {{ chain in {{ type filter hook input priority 0; ip saddr {{ {0} }} drop; }}; }}"
     fabric.sh(node, "nft", rule.format(", ".join(NODES[other] for other in others)))
 
 
 def test_one_node_answers(fabric):
-    """The plan says everything first, and an unchanged run writes nothing."""
+    """The plan shows everything first, and an unchanged run writes nothing."""
     STATE["before"] = fabric.snapshot(*NODES)
     make_service(fabric, "app", externalTrafficPolicy="Local")
     make_service(fabric, "web")
@@ -217,7 +217,7 @@ def test_a_node_without_a_pod_hands_over(fabric):
     first = client.last()
     put_pods(fabric, "app", [node for node in NODES if node != first])
     seconds = until(lambda: client.last() not in ("", first))
-    fabric.ran(f"handed over within {seconds:.1f} s of the last pod's end")
+    fabric.ran(f"moved within {seconds:.1f} s of the last pod's end")
     put_pods(fabric, "app", NODES)
     until(lambda: client.last() == first)
 
@@ -233,7 +233,7 @@ def test_power_cuts(fabric):
         until(lambda holder=holder: client.last() not in ("", holder))
         time.sleep(1.0)
         took.append(client.longest(began - 0.5))
-        fabric.ran(f"power cut {number + 1}: {holder} was silent for {took[-1]:.2f} s; {client.last()} has it")
+        fabric.ran(f"power cut {number + 1}: {holder} did not answer for {took[-1]:.2f} s; {client.last()} has it")
         fabric.lab("node-rebuild", holder)
         serve(fabric, holder)
         # it gets its addresses again, and nobody waits for that: the former holder serves until then
@@ -295,7 +295,7 @@ def test_nodes_that_cannot_see_each_other(fabric):
 
 
 def test_a_play_that_was_killed_before_keepalived_heard_of_it(fabric):
-    """The next one tells it."""
+    """The next one reports it."""
     node = STATE["client"].last()
     fabric.sh(node, "rm", "/run/multicluster-layer2/loaded")
     assert play(fabric).ok().changed == {node: 1}

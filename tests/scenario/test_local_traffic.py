@@ -26,11 +26,11 @@ from bgp_lab import CLIENT, NODES, ROUTER, SECOND, api, client_behind, make_serv
 from harness import LAB
 
 LOCAL, ANY = "203.0.113.0", "203.0.113.1"
-#: Between the moment when a node's last pod of a Service is told to end and the one when no router sends anything there any more.
+#: Between the moment when a node's last pod of a Service is asked to end and the one when no router sends anything there any more.
 BOUND = 2.0
 #: For how long a pod that ends goes on serving: longer than the bound, as every grace period of Kubernetes is (30 s by default).
 GRACE = 3.0
-#: Requests under way at the moment when a router's routes change may be handed to the other node, which knows nothing of them.
+#: Requests under way at the moment when a router's routes change may go to the other node, which knows nothing of them.
 CLIENTS, REQUESTS, CONTROL = 4, 10000, 3000
 #: How often it is measured how long a withdrawal takes.
 TIMES = 10
@@ -80,9 +80,9 @@ threads = [threading.Thread(target=work) for unused in range(clients)]
 [thread.join() for thread in threads]
 print(json.dumps({"seen": seen, "lost": lost}))
 """
-#: How far clocks and the kernel's own word of a route may be apart, in seconds.
+#: How far clocks and the kernel's own time of a route may be apart, in seconds.
 APART = 0.05
-#: Says when the answer of a port of this node changes, by a clock that all namespaces share.
+#: Prints when the answer of a port of this node changes, by a clock that all namespaces share.
 WATCHER = """
 import sys, time, urllib.error, urllib.request
 before = None
@@ -245,7 +245,7 @@ def states(*words):
 
 def open_connections(number):
     """The bound. A move changes routes twice: a node comes, a node goes. Of the requests that are under way then, of each client one at most, routers hand
-    those to the other node whose share of the flows it takes, which is half of them: so many as there are clients for each move, and nothing else."""
+    those to the other node by the share of the flows that it takes, which is half of them: so many as there are clients for each move, and nothing else."""
     return CLIENTS * (number + 1)
 
 
@@ -335,7 +335,7 @@ def health_port(fabric):
 
 
 def watch_port(fabric, node):
-    """A process that says when the answer of the Service's health port changes on a node."""
+    """A process that prints when the answer of the Service's health port changes on a node."""
     words = [
         "/usr/bin/python3",
         str(LAB),
@@ -389,7 +389,7 @@ def test_a_node_without_a_pod_withdraws_by_itself(fabric, daemon):
         for watcher in watchers.values():
             os.killpg(watcher.pid, signal.SIGTERM)
             watcher.wait(timeout=10)
-    for what, took in (("the port's word", from_port), ("the pod's end in the API", from_pod)):
+    for what, took in (("the port's answer", from_port), ("the pod's end in the API", from_pod)):
         fabric.ran(
             f"{daemon}: from {what} until no router has the route: "
             f"median {statistics.median(took):.2f} s, most {max(took):.2f} s of {len(took)}; the bound is {BOUND} s"
@@ -503,7 +503,7 @@ BLIND = """
 
 
 def test_what_clients_lose_where_every_node_announces(fabric, tmp_path):
-    """The same moves without the nodes' own word, as it is where addresses are announced from every node."""
+    """The same moves without the nodes' own answer, as it is where addresses are announced from every node."""
     (tmp_path / "blind.yml").write_text(BLIND % LOCAL)
     done = subprocess.run(
         ["ansible-playbook", "-i", str(STATE["inventory"]), str(tmp_path / "blind.yml")],

@@ -171,7 +171,7 @@ def test_a_rotated_key_reaches_every_peer_in_one_run(fabric):
     run = fabric.play("site").ok()
     assert converged(run, "Converge the nodes") == set(fabric.nodes), "every node is looked at once"
     assert converged(run, "Converge the nodes that have new peers") == {"gcp-node-1", "gcp-node-2"}, (
-        "only the nodes whose part changed are converged again"
+        "only the nodes with a changed part are converged again"
     )
     new = fabric.wireguard("aws-node-2")["wireguard.gcp"]["public_key"]
     assert new != old
@@ -222,15 +222,13 @@ def test_a_node_run_by_the_original_program_is_a_peer(fabric):
     _foreign_node(fabric, cidr="10.4.99.0/24")
     fabric.play("mesh").ok()
     peers = fabric.wireguard("aws-node-1")["wireguard.gcp"]["peers"]
-    assert peers[FOREIGN_KEY]["endpoint"] == "10.22.22.77:51821" and peers[FOREIGN_KEY]["allowed_ips"] == [
-        "10.4.99.0/24"
-    ]
+    assert peers[OTHER_KEY]["endpoint"] == "10.22.22.77:51821" and peers[OTHER_KEY]["allowed_ips"] == ["10.4.99.0/24"]
     fabric.kubectl("gcp", "delete", "node", "foreign-1")
     fabric.play("site").ok()
-    assert FOREIGN_KEY not in fabric.wireguard("aws-node-1")["wireguard.gcp"]["peers"]
+    assert OTHER_KEY not in fabric.wireguard("aws-node-1")["wireguard.gcp"]["peers"]
 
 
-def test_a_cluster_whose_api_is_down_keeps_its_peers_elsewhere(fabric):
+def test_a_cluster_with_its_api_down_keeps_its_peers_elsewhere(fabric):
     fabric.lab("api-stop", "gcp")
     try:
         run = fabric.play("site")
@@ -317,13 +315,13 @@ def test_teardown_returns_everything_to_what_it_was(fabric):
     assert not again.changed
 
 
-FOREIGN_KEY = "ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA="
+OTHER_KEY = "ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA="
 
 
 def _foreign_node(fabric, cidr="10.4.99.0/24", **annotations):
-    """A Node of gcp that no inventory host stands for, anew at each call."""
+    """A Node of gcp without an inventory host, anew at each call."""
     fabric.kubectl("gcp", "delete", "node", "foreign-1", "--ignore-not-found")
-    notes = {PUBKEY.format("aws"): FOREIGN_KEY, ENDPOINT.format("aws"): "10.22.22.77:51821", **annotations}
+    notes = {PUBKEY.format("aws"): OTHER_KEY, ENDPOINT.format("aws"): "10.22.22.77:51821", **annotations}
 
     node = {
         "apiVersion": "v1",

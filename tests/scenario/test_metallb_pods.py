@@ -22,7 +22,7 @@ from test_pods import PODS, apply, eventually, newest, pods, ready, run, service
 __all__ = ["PODS", "newest"]
 SPACE = "metallb-system"
 GROUP = "/apis/metallb.io/v1beta1/namespaces/" + SPACE
-OURS = {"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool"}
+POOL_KIND = {"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool"}
 POOL = "203.0.113.0/29"
 #: Services by name and what the plan reserves for each: the lowest free address of the pool, in the order of their names.
 PLAN = {"api": "203.0.113.0", "web": "203.0.113.1"}
@@ -44,11 +44,15 @@ def manifests():
 
 def own_pool(name, cidr):
     """A pool that somebody else has written, from which MetalLB hands out nothing by itself."""
-    return {**OURS, "metadata": {"name": name, "namespace": SPACE}, "spec": {"addresses": [cidr], "autoAssign": False}}
+    return {
+        **POOL_KIND,
+        "metadata": {"name": name, "namespace": SPACE},
+        "spec": {"addresses": [cidr], "autoAssign": False},
+    }
 
 
 def asked(fabric, pool):
-    """(accepted, what was said): what MetalLB's webhook says of a pool; nothing is stored."""
+    """(accepted, what was said): the answer of MetalLB's webhook to a pool; nothing is stored."""
     file = fabric.state / "asked.json"
     file.write_text(json.dumps(pool), encoding="utf-8")
     program = pathlib.Path((fabric.state / "kubernetes").read_text().strip()) / "kubectl"
@@ -77,7 +81,7 @@ def controller(fabric):
 
 
 def balanced(fabric, name):
-    """A Service: (the address that stands in its spec, those of its status)."""
+    """A Service: (the address in its spec, those of its status)."""
     found = client(fabric, "aws").get("/api/v1/namespaces/default/services/" + name)
     return found["spec"].get("loadBalancerIP"), [
         row.get("ip") for row in found["status"]["loadBalancer"].get("ingress") or ()
@@ -121,7 +125,7 @@ def play(fabric, *arguments, **variables):
 
 @pytest.fixture(scope="module", autouse=True)
 def surroundings(fabric, tmp_path_factory):
-    """MetalLB in aws, with its program as the image of its manifest, two Services, and what the inventory says of all that."""
+    """MetalLB in aws, with its program as the image of its manifest, two Services, and what the inventory has of all that."""
     words = [str(REPO / "tests" / "metallb" / "build-controller"), os.environ.get("MCN_METALLB", "0.13")]
     program, STATE["module"] = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     STATE["image"], objects = manifests()
@@ -167,7 +171,7 @@ def test_a_service_gets_from_metallb_exactly_the_address_of_our_plan(fabric):
     given(fabric, PLAN)
     said = fabric.kubectl("aws", "logs", "-n", SPACE, "deployment/controller")
     assert all('"event":"ipAllocated"' in said and address in said for address in PLAN.values()), (
-        "the controller tells of it"
+        "the controller reports it"
     )
 
 

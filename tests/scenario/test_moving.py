@@ -17,7 +17,7 @@ import pytest
 import yaml
 from bgp_lab import NODES, ROUTER, Router, api
 
-ADDRESS, FORMER, OURS = "203.0.113.5", 64999, 65000
+ADDRESS, FORMER, OWN = "203.0.113.5", 64999, 65000
 SERVICE = "/api/v1/namespaces/default/services/web"
 DAEMON_SETS = "/apis/apps/v1/namespaces/default/daemonsets"
 FOLDER = "/run/former"
@@ -37,7 +37,7 @@ STATE = {"neighbors": {}}
 
 
 class Watch(threading.Thread):
-    """Which nodes the router sends the address to, and of which autonomous systems it hears it from each: looked at about five times a second."""
+    """Which nodes the router sends the address to, and of which autonomous systems it receives it from each: looked at about five times a second."""
 
     def __init__(self, router):
         super().__init__(daemon=True)
@@ -79,7 +79,7 @@ def start_former(fabric, node):
 
 
 def stop_former(fabric, node):
-    """As a controller ends its pod: the router is told."""
+    """As a controller ends its pod: the router is notified."""
     inside(
         fabric,
         node,
@@ -95,7 +95,7 @@ def write_inventory(**settings):
                 "clusters": {"hosts": {"aws": {"load_balancers_settings": given}}},
                 "aws_nodes": {
                     "hosts": {node: {"bgp_speaker_neighbors": rows} for node, rows in STATE["neighbors"].items()},
-                    "vars": {"bgp_speaker_asn": OURS, "bgp_speaker_install": False, "bgp_speaker_verify_seconds": 30},
+                    "vars": {"bgp_speaker_asn": OWN, "bgp_speaker_install": False, "bgp_speaker_verify_seconds": 30},
                 },
             }
         }
@@ -108,7 +108,7 @@ def play(fabric, *arguments, **variables):
 
 
 def until(heard, within=60.0):
-    """Until the router hears exactly this, {node: autonomous system}."""
+    """Until the router has exactly this, {node: autonomous system}."""
     deadline = time.monotonic() + within
     while STATE["watch"].since(time.monotonic())[-1][2] != frozenset(heard.items()):
         assert time.monotonic() < deadline, STATE["watch"].rows[-1]
@@ -191,7 +191,7 @@ def test_the_address_is_taken_over_and_nothing_of_it_changes(fabric):
     }
 
 
-def test_a_node_whose_former_speaker_runs_is_left_alone(fabric):
+def test_a_node_with_a_running_former_speaker_is_left_alone(fabric):
     began = time.monotonic()
     STATE["neighbors"] = {"aws-node-1": [{"address": ROUTER, "asn": 65530}]}
     write_inventory(announced_by="other")
@@ -214,12 +214,12 @@ def test_node_by_node(fabric):
         STATE["neighbors"][node] = [{"address": ROUTER, "asn": 65530}]
         write_inventory(announced_by="other")
         play(fabric).ok()
-        now[node] = OURS
+        now[node] = OWN
         until(now)
     seen = STATE["watch"].since(began)
     assert all(via for dummy, via, dummy_heard in seen), "the address was away"
     assert all(len(dict(heard)) == len(heard) for dummy, dummy_via, heard in seen), "a node announced it in two ways"
-    both = [at for at, dummy, heard in seen if {asn for dummy_node, asn in heard} == {FORMER, OURS}]
+    both = [at for at, dummy, heard in seen if {asn for dummy_node, asn in heard} == {FORMER, OWN}]
     fabric.ran(
         f"{len(seen)} looks: never away; paths of both kinds for {both[-1] - both[0]:.0f} s, from the first node to the last"
     )
@@ -238,13 +238,13 @@ def test_what_the_former_one_left_goes_with_it(fabric):
     again = play(fabric).ok()
     assert not again.changed and "has a session with" not in again.out
     assert {heard for dummy, dummy_via, heard in STATE["watch"].since(began)} == {
-        frozenset((node, OURS) for node in NODES)
+        frozenset((node, OWN) for node in NODES)
     }
 
 
 def test_and_back_node_by_node(fabric):
     began = time.monotonic()
-    now = dict.fromkeys(NODES, OURS)
+    now = dict.fromkeys(NODES, OWN)
     for node in NODES:
         STATE["neighbors"][node] = []
         write_inventory(announced_by="other")

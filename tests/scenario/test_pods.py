@@ -158,7 +158,7 @@ def test_a_stateful_set_has_names_of_its_own(fabric):
             lambda text: text,
         )
         assert text.startswith(name + " on aws-node-") and text.endswith("says data\n"), (
-            "the downward API says pod and node"
+            "the downward API gives pod and node"
         )
 
 
@@ -180,7 +180,7 @@ def test_a_node_comes_back_with_its_pods(fabric):
     fabric.lab("node-rebuild", "aws-node-2")
 
     def there():
-        """What the agent of the node says at the address that it has by now: its old one went with the node."""
+        """The answer of the node's agent at the address that it has by now: its old one went with the node."""
         [address] = [
             pod["status"].get("podIP")
             for pod in pods(fabric, "aws", "agent")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From a Service to the route in a real router's kernel, with the reconciler's own process and nodes that are reached over SSH. In order.
 
-What it took is printed. The bound is that of a machine without other work; on any other one this fails and says that nothing is proven.
+What it took is printed. The bound is that of a machine without other work; on any other one this fails and reports that nothing is proven.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def play(fabric, *arguments, **variables):
 
 @pytest.fixture(scope="module", autouse=True)
 def surroundings(fabric, tmp_path_factory):
-    """The router, and an inventory whose nodes are reached over SSH."""
+    """The router, and an inventory with nodes that are reached over SSH."""
     folder = STATE["inventory"] = tmp_path_factory.mktemp("inventory")
     (folder / "hosts.yml").symlink_to(fabric.state / "inventory-ssh" / "hosts.yml")
     more = {
@@ -134,7 +134,7 @@ def bare_start():
     return time.monotonic() - begun
 
 
-def test_the_service_begins_alongside_speakers_that_stand(fabric):
+def test_the_service_begins_alongside_speakers_that_run(fabric):
     make_service(fabric, "first")
     play(fabric).ok()
     STATE["router"].wait(address(0), NODES)
@@ -145,7 +145,7 @@ def test_the_service_begins_alongside_speakers_that_stand(fabric):
 
 
 def test_a_service_is_in_the_router_within_the_bound(fabric):
-    plays, visits, took, starts = len(said("part=playbooks")), len(said("part=speakers event=told")), [], []
+    plays, calls, took, starts = len(said("part=playbooks")), len(said("part=speakers event=told")), [], []
     for number in range(1, TIMES + 1):
         begun = time.monotonic()
         make_service(fabric, f"web-{number}")
@@ -154,7 +154,7 @@ def test_a_service_is_in_the_router_within_the_bound(fabric):
         starts.append(bare_start())
     fabric.ran("from a Service to both nodes' routes in the router: " + shown(took))
     fabric.ran(
-        "visits: " + ", ".join(re.findall(r"seconds=([0-9.]+)", " ".join(said("part=speakers event=told")[visits:])))
+        "visits: " + ", ".join(re.findall(r"seconds=([0-9.]+)", " ".join(said("part=speakers event=told")[calls:])))
     )
     assert len(said("part=playbooks")) == plays, "no play of its own for any of them"
     machine = f"a bare start of Ansible takes {statistics.median(starts):.1f} s now; load {os.getloadavg()[0]:.1f}"
@@ -163,16 +163,16 @@ def test_a_service_is_in_the_router_within_the_bound(fabric):
     assert not said("event=failed") and not said('event="not told"')
 
 
-def test_many_at_once_are_one_visit_or_two(fabric):
-    visits = len(said("part=speakers event=told"))
+def test_many_at_once_are_one_node_call_or_two(fabric):
+    calls = len(said("part=speakers event=told"))
     begun = time.monotonic()
     for number in range(TIMES + 1, TIMES + 1 + BURST):
         make_service(fabric, f"web-{number}")
     for number in range(TIMES + 1, TIMES + 1 + BURST):
         STATE["router"].wait(address(number), NODES)
     took = time.monotonic() - begun
-    until(lambda: said("part=speakers event=told")[visits:])
-    number = len(said("part=speakers event=told")) - visits
+    until(lambda: said("part=speakers event=told")[calls:])
+    number = len(said("part=speakers event=told")) - calls
     fabric.ran(f"{BURST} Services at once: {took:.1f} s until the router has all, {number} visits")
     assert number <= 1 + BURST / 2
 
@@ -200,8 +200,8 @@ def test_a_service_that_goes_is_withdrawn_and_released(fabric):
     )
 
 
-def test_a_node_that_was_away_hears_by_the_playbook(fabric):
-    """A visit that not every node heard asks for the whole playbook, which is repeated."""
+def test_a_node_that_was_away_is_notified_by_the_playbook(fabric):
+    """A node call that not every node got asks for the whole playbook, which is repeated."""
     fabric.lab("node-stop", "aws-node-2")
     make_service(fabric, "late")
     STATE["router"].wait(address(1), ["aws-node-1"], 120.0)

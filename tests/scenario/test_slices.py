@@ -25,7 +25,7 @@ def controller(fabric, tmp_path_factory):
 
 @pytest.fixture
 def joined(fabric, controller):
-    """The mesh stands, whichever tests ran before: everything as it was built."""
+    """The mesh is set up, whichever tests ran before: everything as it was built."""
     if not all(fabric.wireguard(node) for node in controller.nodes):
         controller.workflow()
     return controller.state()
@@ -134,14 +134,14 @@ def test_a_slice_that_is_killed_keeps_nobody_and_the_next_workflow_goes_on(fabri
     assert "converge-1 on exec-1: ok" in shown and "converge-2 on exec-2: FAILED" in shown, shown
     assert "publish on exec-1: ok" in shown and "end on exec-1: FAILED" in shown, (
         shown
-    )  # the others went on; the end says that nothing was proven
+    )  # the others went on; the end reports that nothing was proven
     wait_for(lambda: not controller.leases(), 60, "the lock was not given back")
     controller.workflow()
     fabric.all_reach()
     assert controller.state() == joined
 
 
-def test_a_workflow_whose_controller_is_killed_frees_the_fabric_after_its_bound(fabric, controller, joined):
+def test_a_workflow_with_a_killed_controller_frees_the_fabric_after_its_bound(fabric, controller, joined):
     controller.one_run("teardown")
     controller.extra(multicluster_workflow_between=BETWEEN)
     running = controller.start(guide_line("slices.py") + " --workflow killed", "killed")

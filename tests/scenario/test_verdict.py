@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Proven, not proven, broken: what verify says, how it ends, and that the page says the same. The tests build on each other, in their order."""
+"""Proven, not proven, broken: what verify reports, how it ends, and that the page has the same. The tests build on each other, in their order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def status(fabric, **variables):
 
 
 def agree(fabric, value, words, **variables):
-    """Verify and status give the same verdict, for the same reason, and end as the verdict says."""
+    """Verify and status give the same verdict, for the same reason, and end by the verdict."""
     run = fabric.play("verify", variables=variables)
     assert (run.rc == 0) == (value == "proven") and words in run.out, run.out[-4000:]
     assert ("all green" in run.out) == (value == "proven")
@@ -192,7 +192,7 @@ def test_a_pod_outside_its_nodes_range_is_named(fabric):
         fabric.sh("aws-node-1", "ip", "link", "del", "cali1")
 
 
-def test_a_silent_node_makes_nothing_greener(fabric):
+def test_an_unreachable_node_makes_nothing_greener(fabric):
     before = status(fabric)[1]
     fabric.lab("node-stop", "gcp-node-2")
     try:

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ways to break a lab that are no cause of their own: what a trace says of them must not be wrong.
+"""Ways to break a lab that are no cause of their own: what a trace reports of them must not be wrong.
 
-The words of each are those that are true of it; "arrives" stands where packets may pass. That nothing is explained is always true, and is only
+The words of each are those that are true of it; "arrives" is there where packets may pass. That nothing is explained is always true, and is only
 left out where the facts do tell the cause.
 """
 
@@ -500,7 +500,7 @@ def vpn_of_the_machine(fabric):
 
 @attack("stale_endpoint endpoint_moved udp_blocked udp_blocked_one_way no_handshake not_explained")
 def address_of_the_node(fabric):
-    """It has another one now, and the cluster still says the old one."""
+    """It has another one now, and the cluster still has the old one."""
     moved(fabric, ADDRESS[B], "10.22.22.99")
     fresh(fabric, B, A)
     yield
@@ -530,7 +530,7 @@ def status_address(fabric, cluster, namespace, name, address):
 
 @attack("route_missing not_explained")
 def wrong_address_of_the_target(fabric):
-    """Its cluster says another one than its namespace has."""
+    """Its cluster has another one than its namespace has."""
     status_address(fabric, "gcp", "sys-log", "fluentd-a", "10.4.7.77")
     yield
     status_address(fabric, "gcp", "sys-log", "fluentd-a", "10.4.7.10")

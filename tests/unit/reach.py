@@ -29,7 +29,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.GeneratorExp, 
 
 
 class Name(t.NamedTuple):
-    """A definition at the top of a file; "" is the file itself, whose loose statements run when it is loaded."""
+    """A definition at the top of a file; "" is the file itself, with loose statements that run when it is loaded."""
 
     path: str
     name: str
@@ -78,7 +78,7 @@ class Tree:
     # --- names ---------------------------------------------------------------------------------------------------
 
     def _imports(self, file: File) -> dict[str, set[Name]]:
-        """Local name -> what it stands for. Functions' own imports count for the whole file."""
+        """Local name -> its meaning. Functions' own imports count for the whole file."""
         found: dict[str, set[Name]] = {}
         for node in ast.walk(file.tree):
             if isinstance(node, ast.Import):
@@ -116,10 +116,10 @@ class Tree:
         """What code of this file refers to: definitions of its own and of others, and files."""
         found: set[Name] = set()
         for node in nodes:
-            self._visit(path, node, frozenset(), found)
+            self._walk(path, node, frozenset(), found)
         return found
 
-    def _visit(self, path: str, node: ast.AST, hidden: frozenset[str], found: set[Name]) -> None:
+    def _walk(self, path: str, node: ast.AST, hidden: frozenset[str], found: set[Name]) -> None:
         if isinstance(node, _SCOPES):
             hidden = hidden | _bound(node)
         file, imports = self.files[path], self.imports[path]
@@ -141,7 +141,7 @@ class Tree:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _DOTTED.fullmatch(node.value):
             found.update(self._named(path, node.value))
         for child in ast.iter_child_nodes(node):
-            self._visit(path, child, hidden, found)
+            self._walk(path, child, hidden, found)
 
     def _modules(self, path: str, local: str, hidden: frozenset[str]) -> t.Iterable[Name]:
         return () if local in hidden else [name for name in self.imports[path].get(local, ()) if not name.name]
@@ -168,7 +168,7 @@ class Tree:
     # --- the walk ------------------------------------------------------------------------------------------------
 
     def shared(self) -> list[str]:
-        """The files whose definitions have to be reached."""
+        """The files with definitions that have to be reached."""
         return [path for path in self.files if path.startswith(SHARED)]
 
     def _roots(self) -> set[Name]:

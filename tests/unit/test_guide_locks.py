@@ -19,7 +19,7 @@ PROMISES = [
         "continuous",
         "A second run waits, and then leaves with the name of the first, the time since when it runs, the processes and what frees the lock",
         FLOWS + "test_run_lock.py",
-        "test_the_second_run_is_told_who_holds_the_lock_who_keeps_it_and_how_to_free_it",
+        "test_the_second_run_is_notified_who_holds_the_lock_who_keeps_it_and_how_to_free_it",
     ),
     (
         "continuous",
@@ -49,7 +49,7 @@ PROMISES = [
         "continuous",
         "the process that holds it watches ``ansible-playbook`` and nobody else",
         FLOWS + "test_run_lock.py",
-        "test_a_worker_whose_playbook_was_killed_takes_no_lock_for_init",
+        "test_a_worker_of_a_killed_playbook_takes_no_lock_for_init",
     ),
     (
         "continuous",
@@ -79,13 +79,13 @@ PROMISES = [
         "awx",
         "The jobs hold one Lease in each cluster together",
         "tests/api/test_run_lock.py",
-        "test_jobs_of_a_workflow_hold_its_lease_together_and_it_stands_between_two",
+        "test_jobs_of_a_workflow_hold_its_lease_together_and_it_stays_between_two",
     ),
     (
         "awx",
         "A slice with another plan changes nothing",
         "tests/api/test_slices.py",
-        "test_a_slice_that_plans_something_else_visits_nobody_and_keeps_nobody",
+        "test_a_slice_that_plans_something_else_calls_nobody_and_keeps_nobody",
     ),
     (
         "awx",
@@ -103,7 +103,7 @@ PROMISES = [
         "awx",
         "where the controller is lost, the lock is free ``multicluster_workflow_between`` seconds after the last job",
         "tests/scenario/test_slices.py",
-        "test_a_workflow_whose_controller_is_killed_frees_the_fabric_after_its_bound",
+        "test_a_workflow_with_a_killed_controller_frees_the_fabric_after_its_bound",
     ),
     (
         "awx",
@@ -115,7 +115,7 @@ PROMISES = [
         "limits",
         "a home folder that can be written",
         "tests/api/test_run_lock.py",
-        "test_a_machine_without_a_place_for_the_lock_says_so_and_goes_on",
+        "test_a_machine_without_a_place_for_the_lock_reports_it_and_goes_on",
     ),
     (
         "trust",
@@ -133,13 +133,13 @@ PROMISES = [
         "trust",
         "folders of the collection that they may write into are closed again",
         "tests/kernel/test_transaction.py",
-        "test_what_stands_around_the_mesh_is_drift_and_what_is_ours_is_repaired",
+        "test_what_surrounds_the_mesh_is_drift_and_what_is_owned_is_repaired",
     ),
 ]
 
 
 @pytest.mark.parametrize("guide, sentence, path, name", PROMISES, ids=[row[3] for row in PROMISES])
-def test_the_guide_says_it_and_a_test_proves_it(guide, sentence, path, name):
+def test_the_guide_has_it_and_a_test_proves_it(guide, sentence, path, name):
     text = re.sub(r"\s+", " ", (ROOT / "docs" / "docsite" / "rst" / f"guide_{guide}.rst").read_text("utf-8"))
     assert sentence in text
     assert re.search(rf"^def {name}\(", (ROOT / path).read_text("utf-8"), re.MULTILINE)

@@ -35,7 +35,7 @@ def choose(tmp_path):
     return ensure
 
 
-def test_ports_of_a_lab_whose_servers_do_not_listen_yet_are_taken(choose):
+def test_ports_of_a_lab_with_servers_that_do_not_listen_yet_are_taken(choose):
     one, two = choose("one"), choose("two")
     assert not set(one.values()) & set(two.values())
     assert choose("one") == one and choose("two") == two
@@ -51,7 +51,7 @@ def test_released_ports_are_free_while_the_record_is_there(choose, tmp_path):
     one = choose("one")
     ports.release(tmp_path / "one", tmp_path / "registry")
     assert choose("two") == one
-    assert not set(choose("one").values()) & set(one.values()), "the later claim stands, the earlier lab chooses anew"
+    assert not set(choose("one").values()) & set(one.values()), "the later claim stays, the earlier lab chooses anew"
 
 
 def test_two_records_with_the_same_ports_after_a_reboot_do_not_meet(choose, tmp_path):
@@ -96,7 +96,7 @@ def test_a_lab_of_another_clone_is_refused_by_name(monkeypatch, tmp_path):
 
 
 def clone(tmp_path, name):
-    """A clone whose lab program only writes down what it is told."""
+    """A clone with a lab program that only writes down its arguments."""
     folder = tmp_path / name
     (folder / "tests" / "lab").mkdir(parents=True)
     shutil.copy(REPO / "tests" / "run", folder / "tests" / "run")
@@ -125,7 +125,7 @@ def test_clean_ends_the_labs_of_its_own_clone_only(tmp_path):
 
 
 class Plane(kubernetes.ControlPlane):
-    """A control plane whose API server takes ``slow`` questions to be ready, and may have ended."""
+    """A control plane with an API server that takes ``slow`` questions to be ready, and may have ended."""
 
     def __init__(self, folder, slow, dead=()):
         self.folder, self.slow, self.dead, self.cluster = folder, slow, dead, type("Cluster", (), {"name": "aws"})

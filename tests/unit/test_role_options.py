@@ -5,7 +5,7 @@
 """Every variable of every role arrives in its module as it was written: zero, false and what is empty too.
 
 The roles' own tasks are read, and their arguments go through Ansible's templating and the module's own argument check. What
-an inventory says with ``max_deletes: 0`` must not become "no limit was given".
+an inventory sets with ``max_deletes: 0`` must not become "no limit was given".
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def names_in(expression: t.Any) -> set[str]:
 
 
 def passed() -> list[Passed]:
-    """Every argument of a module of ours, and every variable given to an included role, that reads a role's variable."""
+    """Every argument of a module of the collection, and every variable given to an included role, that reads a role's variable."""
     found = []
     for role in ROLES:
         options = options_of(role)
@@ -150,7 +150,7 @@ def passed() -> list[Passed]:
                         continue
                     for option, expression in arguments.items():
                         if "hostvars" in names_in(expression):
-                            continue  # what the inventory says, looked up by the name of a group
+                            continue  # what the inventory has, looked up by the name of a group
                         for variable in sorted(names_in(expression) & set(options)):
                             found.append(
                                 Passed(
@@ -248,20 +248,20 @@ def test_a_limit_that_nobody_set_is_left_to_the_module(role):
     )
 
 
-HANDED_ON = {}
+PASSED_ON = {}
 for _one in PLAIN:
     if (MODULES / (_one.module + ".py")).exists():
-        HANDED_ON.setdefault((_one.module, _one.option), set()).add(_one.variable)
+        PASSED_ON.setdefault((_one.module, _one.option), set()).add(_one.variable)
 
 
-@pytest.mark.parametrize("module", sorted({module for module, option in HANDED_ON}))
+@pytest.mark.parametrize("module", sorted({module for module, option in PASSED_ON}))
 def test_a_message_that_names_an_option_names_the_users_variable_too(module):
     """And it names none where no role hands the option on."""
     options = documented(module)
     for option in options:
         if "_" not in option and option != "adopt":
             continue
-        desired = HANDED_ON.get((module, option), set())
+        desired = PASSED_ON.get((module, option), set())
         text = named(COLLECTION + module, f"set {option} to take it over", options)
         composed = (module, option) in COMPOSED or any(
             (one.module, one.option) == (module, option) for one in ALL if one not in PLAIN

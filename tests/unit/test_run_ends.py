@@ -109,8 +109,8 @@ ON_NODES = {
 }
 
 
-def test_a_run_that_lost_all_its_nodes_goes_on_and_says_so(tmp_path):
-    """Ansible ends a run, without a word of ours, when a play has no host left."""
+def test_a_run_that_lost_all_its_nodes_goes_on_and_reports_it(tmp_path):
+    """Ansible ends a run, without a message of the collection, when a play has no host left."""
     plays = {(book, play["name"]): play for book in ON_NODES for play in yaml.safe_load((BOOKS / book).read_text())}
     (pattern,) = {plays[book, name]["hosts"] for book, names in ON_NODES.items() for name in names}
     reached = {"ansible.builtin.ping": {}, "when": "multicluster_cluster is defined"}
@@ -166,7 +166,7 @@ def test_what_a_node_said_when_it_was_to_keep_its_change_is_reported_at_the_end(
         ("python-ends", "the module ended without an answer, exit status 3: no such library"),
     ],
 )
-def test_a_node_whose_python_gives_no_answer_is_reported_with_the_mend(tmp_path, interpreter, reported):
+def test_a_node_with_a_python_that_gives_no_answer_is_reported_with_the_fix(tmp_path, interpreter, reported):
     """Ansible's own message is about JSON."""
     for name, text in (
         ("killed", "kill -9 $$"),
@@ -235,7 +235,7 @@ def applied(changed):
 
 
 def test_what_was_written_is_read_again_and_what_wrote_nothing_is_not(tmp_path):
-    """The clusters do not answer, so whoever reads says so. An accepted write used to be its own proof."""
+    """The clusters do not answer, so whoever reads reports it. An accepted write used to be its own proof."""
     more = {
         "multicluster_capabilities": ["service_mirror", "coredns_rewrite"],
         "service_mirror_timeout": 5,

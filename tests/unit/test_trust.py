@@ -233,7 +233,7 @@ def _key(number: int) -> str:
 
 
 def _listings(**changes: t.Any) -> dict[str, t.Any]:
-    """Three clusters whose nodes announce themselves to aws; changes: of annotations by node."""
+    """Three clusters with nodes that announce themselves to aws; changes: of annotations by node."""
     found: dict[str, t.Any] = {
         "aws": {"nodes": [{"metadata": {"name": "aws-1"}, "spec": {"podCIDRs": ["10.2.1.0/24"]}}]}
     }
@@ -418,16 +418,16 @@ def test_short_prefixes() -> None:
 
 
 def test_templates_shells_and_html() -> None:
-    for word in fixture("status_page.json"):
+    for text in fixture("status_page.json"):
         facts = fabrics.facts({"aws": 1, "gcp": 1})
-        facts["refused"] = [{"where": word, "object": word, "reason": word, "message": word}]
-        facts["fabric"] = word
+        facts["refused"] = [{"where": text, "object": text, "reason": text, "message": text}]
+        facts["fabric"] = text
         shown = page.render(model.build(facts))
         assert shown.count("<script") == 1 and "onerror=" not in re.sub(r"&[a-z#0-9]+;[^<]*", "", shown)
         # and at the end of a run nothing that a refusal quotes is a template
         assert all(
             "{{" not in line and "{%" not in line
-            for line in refused_lines([{"object": word, "reason": "x", "message": word}], {})
+            for line in refused_lines([{"object": text, "reason": "x", "message": text}], {})
         )
 
 
@@ -590,7 +590,7 @@ def test_who_holds_a_thing_keeps_it() -> None:
     state = _state()
     listings = _listings(gcp_1={"pubKey": _key(11)})
     assert _peers(listings, state)[0] == ALL - {"gcp-1"}
-    # a holder whose cluster cannot be read keeps it as well, one whose cluster claims it no longer does not
+    # a holder in a cluster that cannot be read keeps it as well, one in a cluster that claims it no longer does not
     away = dict(listings, merit={"error": {"reason": "unreachable", "message": "no answer"}})
     assert _peers(away, state)[0] == {"gcp-2"}
     gone = copy.deepcopy(listings)

@@ -379,7 +379,7 @@ def test_what_is_not_ours_stays() -> None:
     plan, writes = object_plan.plan_objects(
         "aws", {}, object_plan.Read({key: config("theirs", somebody)}, {key}, frozenset(), pair), manager
     )
-    assert not writes, "what nobody wants any more and is not ours is not deleted"
+    assert not writes, "what nobody wants any more and is unowned is not deleted"
 
 
 #: Roles that write nothing into clusters or on nodes of the fabric (of a trace nothing outlives its process, adopt looks), or, control_plane_address,
@@ -488,9 +488,7 @@ def test_locks_are_files_of_one_user(tmp_path: t.Any) -> None:
     folder.mkdir(exist_ok=True)
     (tmp_path / "theirs").write_text("x", "utf-8")
     (folder / "fabric").symlink_to(tmp_path / "theirs")
-    assert other.take({"who": "b"}) and (tmp_path / "theirs").read_text("utf-8") == "x", (
-        "what lies in the way is no lock"
-    )
+    assert other.take({"who": "b"}) and (tmp_path / "theirs").read_text("utf-8") == "x", "what is in the way is no lock"
     other.release()
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(LinuxError):

@@ -29,15 +29,15 @@ EGRESS = pathlib.Path(__file__).with_name("egress.py")
 BUILD = pathlib.Path(__file__).resolve().parent.parent / "build-kubernetes"
 PORT_NAMES = ("etcd", "etcd_peer", "api", "manager")
 CONTROLLERS = "endpoint,endpointslice,endpointslicemirroring,garbagecollector,namespace,serviceaccount"
-# With real pods: who makes them, who says where they are gone, and what they trust.
+# With real pods: who makes them, who reports that they are gone, and what they trust.
 POD_CONTROLLERS = (
     "cronjob,daemonset,deployment,disruption,job,nodelifecycle,podgc,replicaset,root-ca-certificate-publisher-controller,statefulset,"
     "taint-eviction-controller,ttl-after-finished"
 )
 POD_PORT_NAMES = (*PORT_NAMES, "scheduler")
 DNS_DOMAIN = "cluster.local"
-# Everything that a client of ours does, so that a test can prove from outside what was written. The cluster's own programs by name: an
-# account that the collection makes for itself lies in kube-system too.
+# Everything that a client of the collection does, so that a test can prove from outside what was written. The cluster's own programs by name: an
+# account that the collection makes for itself is in kube-system too.
 AUDIT_POLICY = """\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -54,7 +54,7 @@ def binaries(state: pathlib.Path | None = None, default: str = "") -> pathlib.Pa
     """The folder with the Kubernetes programs, as KUBERNETES chooses; builds them if need be (progress goes to our standard error).
 
     A lab remembers its own in its ``state``: what one release has written, another's etcd may not be able to read.
-    ``default`` is what to take where KUBERNETES says nothing.
+    ``default`` is what to take where KUBERNETES is not set.
     """
     pinned = None
     if state and (state / "kubernetes").exists():
@@ -157,7 +157,7 @@ class ControlPlane:
         process.end([pid for pid in (process.read_pid(self._pid_file(name)) for name in names) if pid])
 
     def wait_ready(self, patience: float = 600.0) -> None:
-        """Return when the API server says that it is ready. A loaded machine takes minutes for what a quiet one does in seconds,
+        """Return when the API server reports that it is ready. A loaded machine takes minutes for what a quiet one does in seconds,
         so only a program that has ended, or ``patience`` seconds, are a failure."""
         deadline, last = time.monotonic() + patience, "no answer"
         while time.monotonic() < deadline:
@@ -178,7 +178,7 @@ class ControlPlane:
         api = self.api
         present = {item["metadata"]["name"]: item for item in api.get("/api/v1/nodes")["items"]}
         for node in self.cluster.nodes:
-            # A kubelet says itself how its node is.
+            # A kubelet reports itself how its node is.
             desired = {**node_object(node), "status": {}} if self.real_pods else node_object(node)
             if node.name not in present:
                 api.post("/api/v1/nodes", desired)
@@ -200,7 +200,7 @@ class ControlPlane:
             self.api.merge(f"{place}/pods/{pod['metadata']['name']}/status", {"status": pod["status"]})
 
     def wait_pods(self, patience: float = 600.0) -> None:
-        """Return when every node says that it is ready, and the cluster's DNS is."""
+        """Return when every node reports that it is ready, and the cluster's DNS is."""
         deadline, waiting = time.monotonic() + patience, ["all"]
         while time.monotonic() < deadline:
             nodes = {item["metadata"]["name"]: item for item in self.api.get("/api/v1/nodes")["items"]}
@@ -234,7 +234,7 @@ class ControlPlane:
         """Start a program unless it runs with this very command line."""
         record = self.folder / "run" / f"{program}.json"
         pid = process.read_pid(self._pid_file(program))
-        text = json.dumps([str(word) for word in command], indent=1)
+        text = json.dumps([str(argument) for argument in command], indent=1)
         if pid and record.exists() and record.read_text() == text:
             return
         if pid:

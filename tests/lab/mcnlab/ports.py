@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Loopback ports of control planes: each belongs to one lab of this machine, whether its servers listen yet or not.
 
-That a port can be bound says nothing about a lab which has chosen it and whose servers only start, or are stopped. So every
+That a port can be bound is no evidence for a lab which has chosen it and has servers that only start, or are stopped. So every
 choice is a file in one folder of the machine: the port's number is its name, the path of the file that records the choice its
-content. A claim whose record is gone, or names other ports, is nobody's.
+content. A claim with its record gone, or names other ports, is nobody's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def ensure(names: tuple[str, ...], record: pathlib.Path, registry: pathlib.Path 
 
 
 def release(folder: pathlib.Path, registry: pathlib.Path = REGISTRY) -> None:
-    """Forget every claim whose record lies below ``folder``."""
+    """Forget every claim with a record below ``folder``."""
     with _locked(registry):
         for claim in registry.iterdir():
             if claim.name.isdigit() and folder in pathlib.Path(claim.read_text().strip()).parents:
@@ -59,7 +59,7 @@ def _choose(names: tuple[str, ...], record: pathlib.Path, registry: pathlib.Path
 
 
 def _holder(registry: pathlib.Path, port: int) -> pathlib.Path | None:
-    """The record that a port belongs to; None for a claim that nothing stands behind any more."""
+    """The record that a port belongs to; None for a claim that nothing backs any more."""
     try:
         record = pathlib.Path((registry / str(port)).read_text().strip())
     except OSError:

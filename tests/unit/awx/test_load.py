@@ -125,8 +125,8 @@ def count(kinds):
     return sum(len(data(kind)) for kind in kinds)
 
 
-def test_the_server_says_where_its_api_is(awx):
-    """AWX has it at /api/v2, the gateway of AAP 2.5 at /api/controller/v2, and what else it says leads nowhere."""
+def test_the_server_reports_where_its_api_is(awx):
+    """AWX has it at /api/v2, the gateway of AAP 2.5 at /api/controller/v2, and what else it reports leads nowhere."""
     awx.ask({"gateway": True})
     first = run(awx)
     assert first["plan"]["create"] == count(KINDS) and not first["failures"]
@@ -211,7 +211,7 @@ def test_load_again_change_remove(awx):
     ],
 )
 def test_templates_wait_for_their_project_and_say_so_where_it_has_no_playbooks(awx, monkeypatch, updates, wait, shown):
-    """The double refuses such templates as AWX does, with a word that names no cause."""
+    """The double refuses such templates as AWX does, with a text that names no cause."""
     monkeypatch.setattr(awx_data, "_ASK_EVERY", 0.01)
     awx.ask({"updates": updates})
     found = run(awx, project_wait=wait)
@@ -257,7 +257,9 @@ def loaded(awx):
     approval = state["rows"]["workflow_approval_templates"][str(nodes["approve"]["unified_job_template"])]
     assert approval["name"] == "Multicluster / Approve the change"
     injectors = awx.rows("credential_types")["Multicluster kubeconfig"]["injectors"]
-    assert injectors == data("credential_types")[0]["injectors"], "injectors are templates of AWX's, not of ours"
+    assert injectors == data("credential_types")[0]["injectors"], (
+        "injectors are templates of AWX's, not of the collection"
+    )
 
 
 def test_a_workflow_that_somebody_rearranged_is_put_right(awx):
@@ -273,7 +275,7 @@ def test_a_workflow_that_somebody_rearranged_is_put_right(awx):
     loaded(awx)
 
 
-def test_what_is_not_ours_stays_and_what_is_missing_is_named(awx):
+def test_what_is_unowned_stays_and_what_is_missing_is_named(awx):
     awx.ask({"add": {"projects": [{"name": "Multicluster", "organization": 1, "scm_url": "theirs"}]}})
     assert [row["reason"] for row in run(awx)["refused"]] == ["not_ours"]
     assert [row["reason"] for row in run(awx, state="absent")["refused"]] == ["not_ours"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The workflow by ansible-runner, as far as no ansible-runner is needed: which nodes, what is handed on, what is refused."""
+"""The workflow by ansible-runner, as far as no ansible-runner is needed: which nodes, what is passed on, what is refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def made(folder, limit="", count=2, hosts=("exec-1", "exec-2")):
     return runner_slices.Workflow(arguments, folder / "copy")
 
 
-def test_the_names_of_what_is_handed_on_are_the_playbooks(tmp_path):
+def test_the_names_of_what_is_passed_on_are_the_playbooks(tmp_path):
     assert (runner_slices.PLAN, runner_slices.NEWS) == (job_output.PLAN, job_output.NEWS)
     names = [
         job_output.PLAN,
@@ -56,7 +56,7 @@ def test_the_names_of_what_is_handed_on_are_the_playbooks(tmp_path):
         "multicluster_workflow",
     ]
     assert all(runner_slices.HANDED.match(name) for name in names)
-    # statistics of a run that are none of ours are no variables of the next one
+    # statistics of a run that are not of the workflow are no variables of the next one
     given = dict(dict.fromkeys(names, "x"), ansible_ssh_common_args="-o x", multicluster_workflow_file="/etc/x")
     event = {"event": "playbook_on_stats", "event_data": {"artifact_data": given}}
     (tmp_path / "2-b.json").write_text(json.dumps(event))

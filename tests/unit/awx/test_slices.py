@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Jobs over slices of the hosts, as AWX cuts them: all plan the same, and one that does not changes nothing and says where it differs."""
+"""Jobs over slices of the hosts, as AWX cuts them: all plan the same, and one that does not changes nothing and reports where it differs."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def planned(given, read, reported=None, mode="semaphore"):
     return json.loads(json.dumps(to_wire(made)))
 
 
-def test_the_digest_says_which_variable_or_node_differs():
+def test_the_digest_shows_which_variable_or_node_differs():
     given = definition()
     agreed = slices.agreement(MeshPlan.from_json(planned(given, listings(given))), given)
     secret = json.loads(json.dumps(given))
@@ -160,7 +160,7 @@ def test_any_change_of_a_listing_that_changes_the_plan_is_named(mode):
     assert changed > 10
 
 
-def test_only_clusters_whose_nodes_get_something_new_have_news():
+def test_only_clusters_with_nodes_that_get_something_new_have_news():
     given = definition(3)
     keys = {("c0", host): KEYS[host] for host in range(3)}
     before, after = planned(given, listings(given)), planned(given, listings(given, keys))
@@ -316,7 +316,7 @@ def test_the_last_job_is_red_where_nothing_was_proven(tmp_path, proven):
     assert code == 2 and "the same text of its own as multicluster_workflow" in shown, shown
 
 
-def test_a_slice_that_was_given_no_plan_says_what_runs_first(tmp_path):
+def test_a_slice_that_was_given_no_plan_reports_what_runs_first(tmp_path):
     code, shown = play(tmp_path, "slices.converge", sliced(tree(), 1, 2), "-e", "multicluster_workflow=mine")
     assert code == 2 and "slices.plan runs first" in shown and "Converge keys" not in shown, shown
 

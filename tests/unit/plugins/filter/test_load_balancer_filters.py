@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters of load balancing, and what the inventory says of it."""
+"""Filters of load balancing, and what the inventory sets of it."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_settings_of_clusters_with_the_facts_of_their_nodes():
     assert load_balancer_settings(hostvars, groups)[0]["bgp_families"] == [6]
     peers[0].update(both_families=True)
     assert load_balancer_settings(hostvars, groups)[0]["bgp_families"] == [4, 6]
-    # a node whose source address FRR finds itself speaks as well, though nobody else can be notified of its session
+    # a node whose source address FRR finds itself runs as well, though nobody else can be notified of its session
     del node["bgp_speaker_source_ip"]
     found = load_balancer_settings(hostvars, groups)[0]
     assert found["bgp_speakers"] == ["n1", "other"] and [row["name"] for row in found["bgp_nodes"]] == ["other"]
@@ -165,7 +165,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", sorted(WRONG))
-def test_a_wrong_setting_names_cluster_variable_and_mend(case):
+def test_a_wrong_setting_names_cluster_variable_and_fix(case):
     """It used to switch a cluster's load balancing off, with a warning, or to name an option of a module and neither cluster nor variable."""
     value, text = WRONG[case]
     text = text.replace('"', "'")
@@ -213,7 +213,7 @@ def test_a_module_refuses_what_names_no_load_balancer():
     )
 
 
-#: A variable of one cluster or of one of its nodes, and what the run says of it.
+#: A variable of one cluster or of one of its nodes, and the message of the run.
 OF_ONE_CLUSTER = {
     "a range of pods": (
         {},
@@ -273,7 +273,7 @@ def test_a_wrong_variable_of_one_cluster_leaves_the_others_their_run(case):
 
 
 def test_what_is_wrong_with_a_provider_keeps_its_reservations():
-    """A cluster whose settings cannot be used may own reservations at a provider, unless it has a pool of its own."""
+    """A cluster with settings that cannot be used may own reservations at a provider, unless it has a pool of its own."""
     for provider, reported in (
         ("equinix_metal", "equinix_metal"),
         ("static", "static"),
@@ -300,7 +300,7 @@ def test_two_clusters_with_one_range_are_left_out_and_named():
     )
 
 
-def test_settings_that_stand_twice_leave_their_cluster_out():
+def test_settings_that_are_there_twice_leave_their_cluster_out():
     setups, refused = parse_setups(
         [{"cluster": "a", "pool": ["192.0.2.0/29"]}, {"cluster": "b"}, {"cluster": "a", "pool": ["192.0.2.8/29"]}],
         {},

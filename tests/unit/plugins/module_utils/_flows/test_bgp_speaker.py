@@ -44,7 +44,7 @@ REQUEST = {
 
 @pytest.fixture
 def node(monkeypatch, tmp_path):
-    """A node with both daemons installed that runs neither, every path of ours in a folder of the test."""
+    """A node with both daemons installed that runs neither, every path of the collection in a folder of the test."""
     for name in ("STATE", "STATUS", "KEPT"):
         monkeypatch.setattr(speaker_follow, name, str(tmp_path / name.lower()))
         monkeypatch.setattr(bgp_speaker, name, str(tmp_path / name.lower()))
@@ -62,7 +62,7 @@ def node(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_a_password_may_stand_in_a_file_of_the_node(tmp_path):
+def test_a_password_may_be_in_a_file_of_the_node(tmp_path):
     (tmp_path / "secret").write_text(SECRET + "\n")
     given = bgp_speaker._given(dict(REQUEST, neighbors=[dict(ROUTER, password_file=str(tmp_path / "secret"))]))
     assert given["neighbors"][0]["password"] == SECRET and "password_file" not in given["neighbors"][0]
@@ -115,12 +115,12 @@ def test_absent_takes_everything(node, monkeypatch):
 
 
 class Killed(BaseException):
-    """As SIGKILL: nothing of ours catches it."""
+    """As SIGKILL: no code of the collection catches it."""
 
 
 @pytest.fixture
 def booted(node, monkeypatch):
-    """The same node, with an init that starts what it is told to; gives the commands."""
+    """The same node, with an init that starts what it is asked to; gives the commands."""
     words = []
     monkeypatch.setattr(command, "systemctl", lambda *command: words.append(command) or True)
     monkeypatch.setattr(bgp_speaker.systemd, "running", lambda: True)
@@ -146,7 +146,7 @@ def test_what_a_killed_run_wrote_is_started_by_the_next_one(node, booted, monkey
     monkeypatch.setattr(bgp_speaker, where, real)
     monkeypatch.setattr(bgp_speaker, "_wait_until_followed", lambda state, seconds: None)
     assert bgp_speaker.run(REQUEST, check=True)["plan"]["update"] == 1
-    # a visit that only changes routes leaves the rest to a whole run
+    # a node call that only changes routes leaves the rest to a whole run
     assert bgp_speaker.run({"routes_only": True, "routes": [{"network": "203.0.113.7/32"}]})["plan"]["update"] == 1
     booted.clear()
     assert bgp_speaker.run(REQUEST)["plan"]["update"] >= 1 and ("restart", bgp_speaker.FOLLOWER) in booted
@@ -169,7 +169,7 @@ def test_a_full_disk_is_said_and_what_stood_is_put_back(node, booted, monkeypatc
     assert caught.value.result["refused"][0]["reason"] == "speaker_failed" and (node / "state").read_bytes() == before
 
 
-def test_a_visit_changes_routes_and_nothing_else(node):
+def test_a_node_call_changes_routes_and_nothing_else(node):
     """A play's request after it finds only its own routes to change back, so nothing else was touched."""
     routes = [{"network": "203.0.113.2/32", "health_ports": []}]
     with pytest.raises(ValueRefused) as caught:
@@ -198,14 +198,14 @@ def test_a_visit_changes_routes_and_nothing_else(node):
     assert bgp_speaker.run(whole)["plan"]["update"] == 1 and json.loads((node / "state").read_text()) == before
 
 
-def test_files_that_are_not_ours_say_nothing(node):
+def test_files_of_other_owners_count_nothing(node):
     assert bgp_speaker._shown(bgp_speaker.STATE, FileState("file", 0o600, b"{}")) == {"lines": []}
     (node / "status").write_text("nonsense")
     assert speaker_follow.read_status() == {} and speaker_follow.load_state() is None
 
 
 def test_another_program_with_a_session_to_the_router_is_found():
-    """A router keeps one session of an address: ours would end the one of a load balancer that is still at work, or not come up."""
+    """A router keeps one session of an address: an own one would end the one of a load balancer that is still at work, or not come up."""
     with socket.socket() as router, socket.socket() as rival, pytest.MonkeyPatch.context() as patch:
         router.bind(("127.0.0.2", 0))
         router.listen()
@@ -218,7 +218,7 @@ def test_another_program_with_a_session_to_the_router_is_found():
             and str(os.getpid()) in text
             and "bgp_speaker_source_ip" in text
         )
-        # from another address both stand alongside each other
+        # from another address both exist alongside each other
         assert bgp_speaker._rivals([Neighbour("127.0.0.2", 65530, source="127.0.0.4")], "127.0.0.3") == {}
         assert bgp_speaker._rivals([Neighbour("127.0.0.9", 65530)], "127.0.0.3") == {}
 
@@ -231,7 +231,7 @@ def test_a_rival_stops_the_first_start_and_is_reported_later(node, monkeypatch):
     assert not bgp_speaker.run(dict(REQUEST, alongside_frr=True), check=True)["warnings"]
     pathlib.Path(bgp_speaker.STATE).write_text(json.dumps(bgp_speaker._given(REQUEST)))
     assert bgp_speaker.run(REQUEST, check=True)["warnings"] == ["a rival of 10.66.23.31"]
-    # whoever has a session alongside one of ours that stands is no rival
+    # whoever has a session alongside an owned one that exists is no rival
     monkeypatch.setattr(command, "systemctl", lambda *words: True)
     monkeypatch.setattr(bgp_speaker, "_sessions", lambda: {ROUTER["address"]: True})
     assert not bgp_speaker.run(REQUEST, check=True)["warnings"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node of a segment is given, by a play and by a visit."""
+"""What a node of a segment is given, by a play and by a node call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REQUEST = {
 
 @pytest.fixture
 def node(monkeypatch, tmp_path):
-    """A node with keepalived installed and not started, every path of ours in a folder of the test."""
+    """A node with keepalived installed and not started, every path of the collection in a folder of the test."""
     for name in ("STATE", "STATUS", "KEPT"):
         monkeypatch.setattr(follow, name, str(tmp_path / name.lower()))
         monkeypatch.setattr(speaker, name, str(tmp_path / name.lower()))
@@ -57,7 +57,7 @@ def changed(result):
     return [change["id"].rsplit("/", 1)[-1] for change in result["plan"]["changes"]]
 
 
-def test_a_visit_changes_what_is_held_and_nothing_else(node):
+def test_a_node_call_changes_what_is_held_and_nothing_else(node):
     """A play's request after it finds only its own routes to change back, so nothing else was touched."""
     news = {"routes_only": True, "nodes": NODES, "routes": [ONE, TWO, BEYOND], "left_out": ""}
     with pytest.raises(ValueRefused) as caught:
@@ -79,7 +79,7 @@ def test_a_visit_changes_what_is_held_and_nothing_else(node):
     )
 
 
-def test_a_visit_says_who_is_left_out_and_who_stands_in(node):
+def test_a_node_call_reports_who_is_left_out_and_who_replaces(node):
     speaker.run(REQUEST)
     before = state(node)
     speaker.run({"routes_only": True, "nodes": NODES, "routes": [ONE], "left_out": "cordoned"})
@@ -98,7 +98,7 @@ def test_a_visit_says_who_is_left_out_and_who_stands_in(node):
         ({"routes": [ONE, dict(TWO, group=201, health_ports=[31000])]}, "conflict"),
     ],
 )
-def test_a_visit_that_makes_no_sense_changes_nothing(node, news, reason):
+def test_a_node_call_that_makes_no_sense_changes_nothing(node, news, reason):
     speaker.run(REQUEST)
     before = state(node), (node / "config").read_text()
     with pytest.raises(ValueRefused) as caught:
@@ -107,7 +107,7 @@ def test_a_visit_that_makes_no_sense_changes_nothing(node, news, reason):
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", '{"version": 1}', '{"version": 2, "networks": []}', "former"])
-def test_a_visit_does_not_build_on_a_state_that_is_not_ours_or_of_a_release_before(node, text):
+def test_a_node_call_does_not_build_on_a_state_of_another_owner_or_of_a_release_before(node, text):
     speaker.run(REQUEST)
     if text == "former":
         text = json.dumps({name: value for name, value in state(node).items() if name != "networks"})

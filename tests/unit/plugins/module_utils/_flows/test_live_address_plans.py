@@ -200,7 +200,7 @@ def test_no_plan_changes_a_live_address(balancer, services, held, pools, request
         )
         reserved = {address for address, name in held.items() if "aws/default/" + name == key}
         others = set(held) - reserved
-        # a report of ours of an address that is another Service's by now is stale
+        # an own report of an address that is another Service's by now is stale
         stale = not named and set(ingress_of(one)) & others and (one["metadata"]["managedFields"] or pools)
         live = [named] if named else ingress_of(one)
         used |= set() if stale else set(live)
@@ -224,7 +224,7 @@ def test_no_plan_changes_a_live_address(balancer, services, held, pools, request
 
 @pytest.mark.parametrize("balancer", BALANCERS[2:])
 def test_what_our_own_entry_in_metallb_serves_stays_without_any_record(balancer):
-    """The field was emptied and the record is lost: MetalLB still serves the address, out of a pool of ours."""
+    """The field was emptied and the record is lost: MetalLB still serves the address, out of an owned pool."""
     report = plan(
         balancer, [service("a", None, None, ["192.0.2.3"], False, False, False)], {}, {"default/a": "192.0.2.3"}
     )
@@ -242,7 +242,7 @@ def test_what_our_own_entry_in_metallb_serves_stays_without_any_record(balancer)
 @pytest.mark.parametrize("row", HOSTILE["addresses_of_something_else"], ids=lambda row: row["why"])
 @pytest.mark.parametrize("where", ["field", "annotation", "status", "record", "control plane's record"])
 def test_nobody_gets_what_is_for_something_else(balancer, row, where):
-    """A node's, a router's, a pod's address: whatever a Service or a record says, nobody announces it, and the others go on."""
+    """A node's, a router's, a pod's address: whatever a Service or a record states, nobody announces it, and the others go on."""
     address, metallb = row["address"], balancer.startswith("metallb")
     evil = service(
         "evil",
@@ -280,8 +280,8 @@ def test_nobody_gets_what_is_for_something_else(balancer, row, where):
         assert address not in reported and "192.0.2.1" in reported
 
 
-def test_a_cluster_whose_services_are_refused_is_not_one_to_confirm_as_empty():
-    """What is left over stays, and what is to be mended is named; the line for confirm_empty would give the addresses back alongside the mistake."""
+def test_a_cluster_with_refused_services_is_not_one_to_confirm_as_empty():
+    """What is left over stays, and what is to be fixed is named; the line for confirm_empty would give the addresses back alongside the mistake."""
     row = HOSTILE["addresses_of_something_else"][0]
     refused = service("evil", row["address"], None, [], False, False, False)
     report = plan("empty://", [refused], {"192.0.2.1": "gone"}, {}, reserved_ranges=HOSTILE["reserved_ranges"])
@@ -334,6 +334,6 @@ def test_nobody_gets_what_the_pool_of_another_cluster_has(balancer, row):
             "203.0.113" not in reported and "/24" not in reported and '/1"' not in reported and "192.0.2.1" in reported
         )
         if balancer.startswith("empty"):
-            # a Service whose record is not believed gets an address of its own cluster's pool
+            # a Service with a record that is not believed gets an address of its own cluster's pool
             fresh = ["192.0.2.0/32"] if row.get("record") and row["word"] else []
             assert report.shown["announce"] == [*fresh, "192.0.2.1/32", *([] if row["word"] else ["192.0.2.5/32"])]

@@ -71,7 +71,7 @@ def left(refused):
     return {f"{one.kind} {one.name}" for one in found.left}, [(error.operation, error.cause) for error in found.unread]
 
 
-def test_what_all_of_it_says():
+def test_what_all_of_it_shows():
     assert left("") == (
         {"Deployment operator", "ServiceAccount operator", "ClusterRoleBinding ours", "Service hook"},
         [],
@@ -79,13 +79,13 @@ def test_what_all_of_it_says():
 
 
 @pytest.mark.parametrize("refused", ["clusterrolebindings", "rolebindings", "clusterroles", "roles"])
-def test_rights_are_told_of_where_all_of_them_are_seen(refused):
+def test_rights_are_reported_where_all_of_them_are_seen(refused):
     assert left(refused) == (
         {"Deployment operator", "ServiceAccount operator", "Service hook"},
         [("list " + refused, "forbidden")],
     )
 
 
-def test_the_rest_is_told_of():
+def test_the_rest_is_reported():
     assert left("leases")[0] == left("")[0] and left("leases")[1] == [("list leases", "forbidden")]
     assert left("services")[0] == left("")[0] - {"Service hook"}

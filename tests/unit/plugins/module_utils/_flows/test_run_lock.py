@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lock of a run on one controller: who keeps it, for whom, who cannot stand in its way; no API server is needed."""
+"""The lock of a run on one controller: who keeps it, for whom, who cannot block it; no API server is needed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def start_fixture():
 
 
 class Run:
-    """A process that stands for ansible-playbook, and the watchdog of its lock."""
+    """A process in place of ansible-playbook, and the watchdog of its lock."""
 
     def __init__(self, start, fabric, wait=0.0):
         self.owner = start(["sleep", "600"])
@@ -85,7 +85,7 @@ class Run:
         self.owner.wait()
 
 
-def test_the_second_run_is_told_who_holds_the_lock_who_keeps_it_and_how_to_free_it(start, folder):
+def test_the_second_run_is_notified_who_holds_the_lock_who_keeps_it_and_how_to_free_it(start, folder):
     first = Run(start, "named")
     assert first.answer()["held"] and not first.answer()["unlocked"]
     kept = first.watchdog()
@@ -110,7 +110,7 @@ def test_the_second_run_is_told_who_holds_the_lock_who_keeps_it_and_how_to_free_
 
 
 def test_a_full_disk_is_no_other_run(start):
-    """The run goes on and says that it does so without a lock, as where there can be none."""
+    """The run goes on and reports that it does so without a lock, as where there can be none."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
@@ -189,7 +189,7 @@ def _orphan(answers, go):
         answers.put(str(error))
 
 
-def test_a_worker_whose_playbook_was_killed_takes_no_lock_for_init():
+def test_a_worker_of_a_killed_playbook_takes_no_lock_for_init():
     context = multiprocessing.get_context("fork")
     answers, go = context.Queue(), context.Event()
 

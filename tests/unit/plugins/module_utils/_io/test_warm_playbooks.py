@@ -163,7 +163,7 @@ def of_place(place):
     return {
         pid
         for pid, (words, unused, state) in processes().items()
-        if state != "Z" and any(str(place.folder) in word for word in words)
+        if state != "Z" and any(str(place.folder) in argument for argument in words)
     }
 
 
@@ -184,7 +184,7 @@ def of_place(place):
         (["-i", "away,", "-e", "ansible_connection=ssh", "--limit", "away", "-T", "1", "-e", "folder=x"], "away.yml"),
     ],
 )
-def test_it_ends_and_says_the_same_as_from_the_shell(place, words, book):
+def test_it_ends_and_prints_the_same_as_from_the_shell(place, words, book):
     (place.folder / "password").write_text("open\n")
     (place.folder / "away.yml").write_text(
         yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.ping": {}}]}])
@@ -239,10 +239,10 @@ def test_runs_share_nothing_and_what_changed_between_them_is_read(place):
     place.make()
     place.ready()
     pid = place.warm.pid
-    for word in ("one", "two"):
-        (place.folder / "group_vars" / "all.yml").write_text(f"of_group: {word}\n")
-        assert place.run("-e", "word=" + word) == 0
-        assert (place.found()["word"], place.found()["group"]) == (word, word)
+    for value in ("one", "two"):
+        (place.folder / "group_vars" / "all.yml").write_text(f"of_group: {value}\n")
+        assert place.run("-e", "word=" + value) == 0
+        assert (place.found()["word"], place.found()["group"]) == (value, value)
     assert place.run() == 0 and place.found()["word"] == "nothing"
     assert place.warm.pid == pid and not place.reported
 
@@ -271,7 +271,7 @@ def test_it_does_not_grow(place):
 
 
 def test_what_is_kept_in_memory_has_these_names_in_this_ansible():
-    """A name that goes breaks nothing: a run imports what it needs itself. It only takes longer, and this says that the list is to be mended."""
+    """A name that goes breaks nothing: a run imports what it needs itself. It only takes longer, and this reports that the list is to be fixed."""
     for name in (playbook_server.NEEDED, *playbook_server.USUAL):
         importlib.import_module(name)
 
@@ -295,7 +295,7 @@ def test_one_that_died_is_missed_by_nobody(place, number):
 
 
 def test_one_that_dies_during_a_run_takes_the_run_along_and_it_is_done_again(place):
-    """A run that went on by itself could tell nodes an old word after a new one."""
+    """A run that went on by itself could give nodes old orders after new ones."""
     place.make()
     place.ready()
     results = []
@@ -309,7 +309,7 @@ def test_one_that_dies_during_a_run_takes_the_run_along_and_it_is_done_again(pla
     assert orphans and not orphans & of_place(place) and len(place.reported) == 1
 
 
-def test_one_that_says_nothing_is_ended_with_its_run(place, monkeypatch):
+def test_one_without_output_is_ended_with_its_run(place, monkeypatch):
     monkeypatch.setattr(warm_playbooks, "GRACE_SECONDS", 1.0)
     monkeypatch.setattr(warm_playbooks, "_END", 1.0)
     place.make()
@@ -378,7 +378,7 @@ def test_with_whoever_asked_for_it_everything_ends(place):
 
 
 def test_what_it_cleans_up_at_its_end(place):
-    """Runs share its temporary folder, which goes when it is told to end, and not with a run."""
+    """Runs share its temporary folder, which goes when it is asked to end, and not with a run."""
     place.make()
     place.ready()
     assert place.run() == 0 and place.run() == 0

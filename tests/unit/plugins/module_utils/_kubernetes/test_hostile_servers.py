@@ -120,7 +120,7 @@ def test_hostile_list_is_never_taken_for_complete(hostile, reason, answer):
 
 
 def test_an_expired_credential_is_named_with_its_variable(hostile, tmp_path):
-    """401 alone says neither whose credential it was nor what to renew."""
+    """401 alone states neither the owner of the credential nor what to renew."""
     client, server = hostile(lambda handler, number: handler.send_json({"message": "Unauthorized"}, 401))
     (tmp_path / "token").write_text(TOKEN)
     given = {
@@ -152,7 +152,7 @@ def test_an_expired_credential_is_named_with_its_variable(hostile, tmp_path):
     ):
         with pytest.raises(errors.Unauthorized) as error:
             Client(parse_access(options), client.limits).get("/version")
-        assert all(word in str(error.value) for word in words + ["HTTP 401", "expired"]), str(error.value)
+        assert all(text in str(error.value) for text in words + ["HTTP 401", "expired"]), str(error.value)
         assert TOKEN not in str(error.value)
 
 
@@ -261,7 +261,7 @@ def test_the_deadline_is_one_for_every_byte_of_every_transport(way, answer, cert
     ],
     ids=["the user's", "built in", "what was left"],
 )
-def test_a_time_that_passed_says_whose_limit_it_was(hostile, monkeypatch, limits, most, words):
+def test_a_time_that_passed_names_the_owner_of_the_limit(hostile, monkeypatch, limits, most, words):
     monkeypatch.setattr(session, "BUILT_IN_SECONDS", most)
     client, server = hostile(unreachable, QUICK._replace(**limits))
     with pytest.raises(errors.ListIncomplete) as error:
@@ -525,7 +525,7 @@ def test_an_error_keeps_nothing_alive_that_was_read_alongside_it(hostile):
             at_once(read, lambda: client.get("/api/v1/nodes/one"))
         until = time.monotonic() + 10
         while any(one() is not None for one in kept) and time.monotonic() < until:
-            time.sleep(0.01)  # a thread lets go of its frame a moment after it told
+            time.sleep(0.01)  # a thread lets go of its frame a moment after its report
         assert len(kept) == 5 and all(one() is None for one in kept)
     finally:
         gc.enable()

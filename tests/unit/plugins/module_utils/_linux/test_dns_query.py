@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a DNS server sends, read strictly; and servers that are silent, slow or hostile, over real sockets."""
+"""What a DNS server sends, read strictly; and servers that do not answer, are slow or hostile, over real sockets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def reply(
 
 
 class Server:
-    """A DNS server on this machine that answers what it is told to; ``asked`` are the names that came."""
+    """A DNS server on this machine that answers what it is asked to; ``asked`` are the names that came."""
 
     def __init__(self, answer: t.Callable[[bytes, str], t.Sequence[bytes]], family: int = socket.AF_INET) -> None:
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
@@ -116,7 +116,7 @@ def test_a_server_that_fails_is_reported_by_its_code(serve: t.Any, code: int, de
     assert ask(serve(lambda query, name: [reply(query, code=code)]))[::3] == ("failed", detail)
 
 
-def test_a_silent_server_is_asked_twice_and_a_lost_answer_does_no_harm(serve: t.Any) -> None:
+def test_an_unresponsive_server_is_asked_twice_and_a_lost_answer_does_no_harm(serve: t.Any) -> None:
     unreachable = serve(lambda query, name: [])
     assert ask(unreachable, wait=0.4).outcome == "silent" and len(unreachable.asked) == 2
     second = serve(lambda query, name: [reply(query, ["10.3.0.9"])] if len(second.asked) > 1 else [])
@@ -171,7 +171,7 @@ def test_a_name_without_a_form_is_refused(name: str) -> None:
         dns_query.encode_query(1, name, 1)
 
 
-def test_flows_are_asked_for_and_a_silent_server_once(serve: t.Any) -> None:
+def test_flows_are_asked_for_and_an_unresponsive_server_once(serve: t.Any) -> None:
     unreachable = serve(lambda query, name: [])
     good = serve(lambda query, name: [reply(query, ["10.3.0.9"])])
     asks = {"names": [NAME], "servers": ["127.0.0.1"]}

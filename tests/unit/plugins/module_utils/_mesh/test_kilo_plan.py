@@ -130,8 +130,8 @@ def test_a_source_of_which_all_nodes_are_refused_is_not_to_be_confirmed() -> Non
     plan = planned(found, peers)
     said = [refusal.message for refusal in plan.plan.refused if refusal.reason == "delete_budget"]
     assert len(said) == 2 and not plan.plan.changes
-    mend = "2 nodes were refused, the first is eu/eu-1 [NodePodCIDROutOfRange]. Mend the grant of cluster eu"
-    assert all(mend in text and "confirm_empty" not in text for text in said)
+    advice = "2 nodes were refused, the first is eu/eu-1 [NodePodCIDROutOfRange]. Mend the grant of cluster eu"
+    assert all(advice in text and "confirm_empty" not in text for text in said)
 
 
 def test_agents_that_restart_keep_peer_key_and_anchor() -> None:
@@ -227,7 +227,7 @@ def test_a_roaming_edge_keeps_its_keepalive() -> None:
     assert spec["endpoint"]["port"] == 40112 and spec["persistentKeepalive"] == 25
 
 
-def test_foreign_peers_stay() -> None:
+def test_unowned_peers_stay() -> None:
     theirs = {
         "metadata": {"name": "m--eu--eu-1", "labels": peer_labels("m", "eu")},
         "spec": {"publicKey": key_of("x"), "allowedIPs": []},

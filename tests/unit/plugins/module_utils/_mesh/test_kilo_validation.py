@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Nothing that Kilo refuses is written, what stands is kept, and what Kilo does not see is made anew."""
+"""Nothing that Kilo refuses is written, what exists is kept, and what Kilo does not see is made anew."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.kilo.va
 from hypothesis import example, given, strategies as st
 from kilo_fabric import G, empty, entry, gathered, key_of, live, nodes, planned, reasons
 
-# --- what the agent's own validation takes, told by its rules alone: none of our parsers is asked -------------------------------
+# --- what the agent's own validation takes, taken from its rules alone: none of our parsers is asked -------------------------------
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 
@@ -129,7 +129,7 @@ KEYS = st.one_of(
     st.booleans(),
     st.sampled_from([0, 25, 65535]),
 )
-def test_whatever_a_node_says_kilo_takes_what_is_written(
+def test_whatever_a_node_claims_kilo_takes_what_is_written(
     host: str, place: str, port: int, pods: str, key: str, all_of_them: bool, keepalive: int
 ) -> None:
     found = nodes()
@@ -202,7 +202,7 @@ def test_what_we_take_kilo_takes_too(spec: t.Mapping[str, t.Any]) -> None:
         ({"clustermesh-endpoint": "no-port"}, "NodeEndpointInvalid"),
     ],
 )
-def test_what_kilo_would_refuse_is_not_written_and_what_stands_is_kept(
+def test_what_kilo_would_refuse_is_not_written_and_what_exists_is_kept(
     annotations: t.Mapping[str, str], reason: str
 ) -> None:
     names = {"gone.example": [], "local.example": ["127.0.0.1"], "pods.example": ["10.30.1.1"]}
@@ -230,7 +230,7 @@ def test_a_peer_that_kilo_refuses_is_made_anew_since_its_changes_go_unseen() -> 
     assert planned(nodes(), dict(peers, us=live(planned(nodes()))["us"])).plan.changes == []
 
 
-def test_a_live_name_that_does_not_resolve_is_told_whoever_wrote_it() -> None:
+def test_a_live_name_that_does_not_resolve_is_reported_whoever_wrote_it() -> None:
     theirs = {
         "metadata": {"name": "laptop", "labels": {}},
         "spec": {
@@ -269,7 +269,7 @@ STEPS = st.permutations([1, 2, 3, 4])
 
 @given(STEPS, st.integers(0, 4), st.booleans())
 def test_nothing_is_deleted_while_kilo_renumbers(order: t.Sequence[int], reached: int, joined: bool) -> None:
-    """A node joins whose name comes first: every other moves up by one, in any order, and a run may come at any moment."""
+    """A node joins with a name that comes first: every other moves up by one, in any order, and a run may come at any moment."""
     peers = live(planned(nodes(4)))
     found = nodes(4)
     for number in order[:reached]:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Owned sets of routes: ours are changed, foreign ones never."""
+"""Owned sets of routes: owned ones are changed, others never."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_create_keep_and_purge_in_that_order():
         (live("10.4.0.0/16", dev=None, via="several", protocol=3), "not_ours"),
     ],
 )
-def test_a_foreign_route_is_refused_unless_adopted(unowned, reason):
+def test_an_unowned_route_is_refused_unless_adopted(unowned, reason):
     refused = plan([DESIRED], [unowned])
     assert refused.changes == [] and [r.reason for r in refused.refused] == [reason]
     adopted = plan([DESIRED], [unowned], adopt=True)
     assert shown(adopted) == [("update", "10.4.0.0/16 dev wg table main")] and not adopted.refused
 
 
-def test_foreign_routes_are_never_purged():
+def test_unowned_routes_are_never_purged():
     actual = [
         live("10.9.0.0/16", protocol=3),
         live("10.8.0.0/16", dev="eth0"),

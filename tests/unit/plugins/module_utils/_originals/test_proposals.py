@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the originals were told, as an inventory: every key has its fate, and nothing that is secret or a template comes along."""
+"""Settings of upstream programs, as an inventory: every key has its fate, and nothing that is secret or a template comes along."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_config_maps_that_are_mounted_are_asked_for_and_no_other():
     ]
 
 
-def test_every_key_that_was_told_has_its_row():
+def test_every_key_that_was_set_has_its_row():
     rows = {(row.program, row.key): row.fate for row in both().rows}
     assert (
         rows["semaphore-wireguard", "remotes[].podSubnet"] == MAPPED
@@ -227,7 +227,7 @@ def test_kubespan_of_a_machine_configuration():
 
 
 def test_kubespan_of_the_documents_of_newer_releases():
-    """As Talos 1.14 writes them: one document for each matter, and a row for each that is of no kind of ours."""
+    """As Talos 1.14 writes them: one document for each matter, and a row for each that is of no known kind."""
     documents = [
         {"apiVersion": "v1alpha1", "kind": "KubeSpanConfig", "enabled": True, "mtu": 1380},
         {
@@ -423,7 +423,7 @@ def leaves(value: t.Any, at: tuple[t.Any, ...] = ()) -> t.Iterator[tuple[t.Any, 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.data())
-def test_whatever_stands_anywhere_in_an_object_nothing_falls_and_no_secret_comes_along(data):
+def test_whatever_is_anywhere_in_an_object_nothing_falls_and_no_secret_comes_along(data):
     name = data.draw(st.sampled_from(["aws", "metal", "kilo", "tenants"]))
     documents = copy.deepcopy(CONFIGURED[name])
     places = [place for place in leaves(documents) if place]
@@ -464,7 +464,7 @@ PATHS = [
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.sampled_from(PATHS), ANY)
-def test_whatever_stands_in_a_configuration_no_secret_comes_along(place, value):
+def test_whatever_is_in_a_configuration_no_secret_comes_along(place, value):
     config: t.Any = {
         "local": {"name": "aws"},
         "remotes": [{"name": "gcp", "podSubnet": "10.4.0.0/16", "remoteAPIURL": "https://x"}],
@@ -474,7 +474,7 @@ def test_whatever_stands_in_a_configuration_no_secret_comes_along(place, value):
         holder = holder[step]
     if not (
         isinstance(value, str) and value.replace("/", "").replace("-", "").isalnum()
-    ):  # a word may be a name, which is no secret
+    ):  # a text may be a name, which is no secret
         holder[place[-1]] = value
     proposal = changed(json.dumps(config))
     inventory(proposal)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What points at the leftovers of originals: named where it points at nothing else, and fields for which they are still on record."""
+"""What points at the leftovers of upstream programs: named where it points at nothing else, and fields for which they are still on record."""
 
 from __future__ import annotations
 
@@ -246,13 +246,13 @@ def test_fields_for_which_a_program_is_still_on_record():
     )
     row = {"program": "equinix", "kind": "Node", "manager": CONTROLLER, "fields": ["spec.taints"], "objects": 2}
     assert still(NODE, [both, copy.deepcopy(both)]) == [row]
-    # before anything is taken over there is nothing of ours, and afterwards nothing of theirs
+    # before anything is taken over there is nothing owned, and afterwards nothing of theirs
     assert (
         still(NODE, [node((CONTROLLER, taints, {}))])
         == still(NODE, [node(("multicluster.network/t", owned, {}))])
         == []
     )
-    # owner references are everybody's, and what was given back keeps ours
+    # owner references are everybody's, and what was given back keeps the fabric's
     references = {"f:metadata": {"f:ownerReferences": {'k:{"uid":"u1"}': {}}}}
     assert still(NODE, [node((CONTROLLER, taints, {}), ("multicluster.network/t", references, {}))]) == []
     # an id that we give is no twin that we took

@@ -52,7 +52,7 @@ def made(kind, name, labels, *record, namespace=MIRRORS, **more):
 
 
 def swept(obj, adopt=False, state="present"):
-    """(deleted, reasons) of a run after whose sources nothing in the mirror namespace has a source any more."""
+    """(deleted, reasons) of a run after which nothing in the mirror namespace has a source any more."""
     options = Options(
         MIRRORS, None, None, None, {"aws": "aws", "gcp": "gcp"}, {}, adopt=adopt, max_deletes=-1, confirm_empty=("aws",)
     )
@@ -96,7 +96,7 @@ def test_labels_alone_are_not_swept_with_adopt():
 
 
 @pytest.mark.parametrize("record", [(FORGED,), (FORGED, THEIRS)], ids=["ours alone", "edited"])
-def test_what_is_ours_goes(record):
+def test_what_is_owned_goes(record):
     assert swept(made("Service", "aws-shop-73736d-web", MIRROR_LABELS, *record)) == (["aws-shop-73736d-web"], [])
 
 
@@ -169,7 +169,7 @@ def test_an_import_of_another_implementation_stays():
     assert imports(unowned).mine == set() and imports(unowned).units == {}
 
 
-def test_an_import_of_ours_that_was_edited_goes_with_what_is_named_after_it():
+def test_an_owned_import_that_was_edited_goes_with_what_is_named_after_it():
     edited = made("ServiceImport", "web", {}, FORGED, THEIRS, namespace="shop")
     derived = made("Service", derived_name("shop", "web"), {SERVICE_LABEL: "web"}, FORGED, namespace="shop")
     assert len(remove_all(imports(edited, derived), US).writes) == 2

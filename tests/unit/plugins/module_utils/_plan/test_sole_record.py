@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The record of a former owner when what is ours is taken out of it."""
+"""The record of a former owner when what we own is taken out of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.sole_ow
     taken_paths,
 )
 
-OURS = {
+OWN = {
     "manager": "us",
     "operation": "Apply",
     "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:x": {}}},
@@ -32,8 +32,8 @@ def test_a_map_of_which_nothing_is_left_goes_too() -> None:
             "f:spec": {".": {}, "f:x": {}},
         },
     }
-    made = sole_record({"metadata": {"managedFields": [OURS, theirs]}}, "us")
-    assert made == [OURS, dict(theirs, fieldsV1={"f:metadata": {"f:annotations": {".": {}, "f:b": {}}}})]
+    made = sole_record({"metadata": {"managedFields": [OWN, theirs]}}, "us")
+    assert made == [OWN, dict(theirs, fieldsV1={"f:metadata": {"f:annotations": {".": {}, "f:b": {}}}})]
     assert sole_record({"metadata": {"managedFields": made}}, "us") is None
 
 
@@ -43,8 +43,8 @@ def test_a_map_of_which_something_is_left_stays() -> None:
         "operation": "Update",
         "fieldsV1": {"f:metadata": {"f:labels": {".": {}, "f:a": {}, "f:c": {}}}},
     }
-    made = sole_record({"metadata": {"managedFields": [OURS, theirs]}}, "us")
-    assert made == [OURS, dict(theirs, fieldsV1={"f:metadata": {"f:labels": {".": {}, "f:c": {}}}})]
+    made = sole_record({"metadata": {"managedFields": [OWN, theirs]}}, "us")
+    assert made == [OWN, dict(theirs, fieldsV1={"f:metadata": {"f:labels": {".": {}, "f:c": {}}}})]
 
 
 def test_only_the_paths_that_are_named_are_taken() -> None:
@@ -56,12 +56,12 @@ def test_only_the_paths_that_are_named_are_taken() -> None:
     }
     status = dict(theirs, manager="kubelet", subresource="status")
     made = taken_paths(
-        {"metadata": {"managedFields": [theirs, status, OURS]}}, "us", [("metadata", "annotations", "a/b")]
+        {"metadata": {"managedFields": [theirs, status, OWN]}}, "us", [("metadata", "annotations", "a/b")]
     )
     assert made == [
         dict(theirs, fieldsV1={"f:metadata": {"f:annotations": {".": {}, "f:c": {}}}}),
         status,
-        OURS,
+        OWN,
         {
             "manager": "us",
             "operation": "Update",
@@ -77,7 +77,7 @@ def owned(entry: t.Mapping[str, t.Any]) -> bool:
     return entry.get("manager") == "us"
 
 
-def test_what_is_handed_over_is_the_heirs() -> None:
+def test_what_is_passed_on_is_the_heirs() -> None:
     """Together with what is on record for the heir already, and the rest stays as it is; then there is nothing left to hand over."""
     mine = {
         "manager": "us",
@@ -95,7 +95,7 @@ def test_what_is_handed_over_is_the_heirs() -> None:
     assert handed_over({"metadata": {}}, owned) is None
 
 
-def test_part_of_an_object_can_be_handed_over() -> None:
+def test_part_of_an_object_can_be_passed_on() -> None:
     tree = {"f:metadata": {"f:annotations": {".": {}, "f:a": {}, "f:b": {}}}}
     entry = {"manager": "us", "operation": "Apply", "apiVersion": "v1", "fieldsV1": tree}
     made = handed_over({"metadata": {"managedFields": [entry]}}, owned, "them", "Apply", lambda leaf: leaf[-1] == "f:a")

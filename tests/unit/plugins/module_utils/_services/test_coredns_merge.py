@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Merging into somebody else's Corefile: whatever it holds, it comes out byte for byte."""
+"""Merging into another owner's Corefile: whatever it holds, it comes out byte for byte."""
 
 from __future__ import annotations
 

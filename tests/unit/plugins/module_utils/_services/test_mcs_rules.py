@@ -74,7 +74,7 @@ def test_names_are_short_and_never_words():
 
 
 @pytest.mark.parametrize(
-    "ports, says",
+    "ports, expected",
     [
         ((HTTP,), None),
         (
@@ -86,10 +86,10 @@ def test_names_are_short_and_never_words():
         ((HTTP, DNS), ""),
     ],
 )
-def test_a_port_conflict_says_whose_endpoints_are_behind_nothing(ports, says):
+def test_a_port_conflict_names_clusters_with_endpoints_behind_nothing(ports, expected):
     conflict = merge(WEB, [one("aws"), one("gcp", 2, ports)]).conflict
-    assert (conflict is None) == (says is None)
-    assert conflict is None or (says in conflict.message if says else "no endpoints" not in conflict.message)
+    assert (conflict is None) == (expected is None)
+    assert conflict is None or (expected in conflict.message if expected else "no endpoints" not in conflict.message)
 
 
 # -- exports ----------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_huge_labels_are_not_carried():
     assert len(found.claims[WEB].message) < 1000
 
 
-def test_endpoints_of_others_and_of_ours_are_none():
+def test_endpoints_of_others_and_of_the_fabric_are_none():
     mine = ends(
         WEB,
         "10.2.0.1",
@@ -358,22 +358,22 @@ def test_conditions_of_every_state():
 
 
 @pytest.mark.parametrize(
-    ("addresses", "status", "reason", "says"),
+    ("addresses", "status", "reason", "expected"),
     [
         (["10.66.23.31"], "False", "Failed", "no endpoint is left"),
         (["10.66.23.31", "10.2.3.1"], "True", "Exported", "imported without some endpoints"),
         (["10.2.3.1"], "True", "Exported", "every cluster that has the namespace imports it"),
     ],
 )
-def test_an_export_says_which_endpoints_were_refused(addresses, status, reason, says):
-    """One whose endpoints are all refused is not ready, whatever was written for it."""
+def test_an_export_reports_which_endpoints_were_refused(addresses, status, reason, expected):
+    """One with all endpoints refused is not ready, whatever was written for it."""
     guard = Guard({"aws": {"pod_cidrs": ["10.2.0.0/16"], "node_cidrs": ["10.66.23.0/24"]}}, allow_host_network=False)
     found = read_exports("aws", listed([export(WEB)], [service(WEB)], [ends(WEB, *addresses)]), OPTIONS, guard).claims[
         WEB
     ]
     rows = {row["type"]: row for row in conditions(found, merge(WEB, [found.export]), Reach(), "2026-01-01T00:00:00Z")}
     assert (rows["Valid"]["status"], rows["Ready"]["status"], rows["Ready"]["reason"]) == ("True", status, reason)
-    assert says in rows["Ready"]["message"] and ("host_network_in_clear" in rows["Ready"]["message"]) == (
+    assert expected in rows["Ready"]["message"] and ("host_network_in_clear" in rows["Ready"]["message"]) == (
         addresses[0] == "10.66.23.31"
     )
 
@@ -444,7 +444,7 @@ def test_slices_carry_the_ports_that_are_their_clusters_own():
     )
     merged = merge(WEB, [first, second])
     (made,) = import_slices(merged, second, "uid", V1, VERSIONS[0], (), 100)
-    assert made["ports"] == [ports[1]], "81 is not what http says, and the number of alt is that of http"
+    assert made["ports"] == [ports[1]], "81 is not the number of http, and the number of alt is that of http"
     only = one("gcp", 2, ports=[dict(HTTP, port=81)], groups=[group("10.4.0.1")])
     assert import_slices(merge(WEB, [first, only]), only, "uid", V1, VERSIONS[0], (), 100) == []
 
@@ -520,7 +520,7 @@ def test_fields_that_only_newer_servers_know(more, version, spec):
     )
 
 
-def test_the_older_version_says_less():
+def test_the_older_version_has_less():
     merged = merge(WEB, [one("aws", distribution="PreferClose")])
     both = {"spec": {"clusterIPs": ["10.3.0.1", "fd00::1"]}}
     assert service_import(merged, ["IPv4"], both, VERSIONS[1], False)["spec"] == {
@@ -545,7 +545,7 @@ def test_clusters_without_the_namespace_get_nothing():
     ) == [WEB]
 
 
-def test_whose_a_slice_is_says_its_name_alone():
+def test_the_owner_of_a_slice_is_in_its_name_alone():
     for cluster in ("a", "a-4", "a-4-0", "4-4-4"):
         found = one(cluster, id=cluster, groups=[group("10.2.0.1"), group("fd00::1", family="IPv6")])
         for obj in import_slices(merge(WEB, [found]), found, "u", V1, VERSIONS[0], (), 100):

@@ -67,7 +67,7 @@ def do(world, cluster, what, place, stamp, ips, number):
     if what in ("slice", "all"):
         world.put(cluster, touched.SLICES, (place[0], place[1] + "-x"), ends(place, *ips))
     if what == "stray":
-        # a slice of the same name that says another Service, or wears the clothes of ours
+        # a slice of the same name that names another Service, or looks like an owned one
         world.put(
             cluster,
             touched.SLICES,
@@ -104,7 +104,7 @@ def said(world, outcome):
 
 @settings(deadline=None, max_examples=200)
 @given(st.booleans(), steps)
-def test_what_is_touched_says_what_everything_says(keep_first, sequence):
+def test_what_is_touched_gives_what_everything_gives(keep_first, sequence):
     world = World(OPTIONS._replace(keep_first=keep_first))
     for step in sequence:
         do(world, *step)
@@ -123,13 +123,13 @@ def test_what_is_touched_says_what_everything_says(keep_first, sequence):
 @settings(deadline=None, max_examples=100)
 @given(steps, st.randoms(use_true_random=False))
 def test_the_order_of_lists_and_of_events_means_nothing(sequence, chance):
-    # what drops whatever there is would drop something else in another history, and who comes first to a name of ours has it
+    # what drops whatever there is would drop something else in another history, and who comes first to an owned name has it
     sequence = [step for step in sequence if step[1] not in ("drop", "spoil", "unlabel") and step[2][1] != NAMES[2]]
     world = World()
     for step in sequence:
         do(world, *step)
     assert text(world.whole()[0]) == text(world.whole(backwards=True)[0])
-    # what stands in the end does not depend on what was planned on the way
+    # what exists in the end does not depend on what was planned on the way
     late = World()
     for step in sequence:
         do(late, *step)
@@ -142,7 +142,7 @@ def test_the_order_of_lists_and_of_events_means_nothing(sequence, chance):
 
 
 def contents(world):
-    """What stands of ours in namespaces that stay, but for what servers gave."""
+    """What is owned in namespaces that stay, but for what servers gave."""
     found = {}
     for name, kinds in world.objects.items():
         for place, obj in kinds[touched.IMPORTS].items():

@@ -70,7 +70,7 @@ def test_hostile_pods_together_leave_the_good_one():
     assert sorted(set(words)) == sorted({case["word"] for case in HOSTILE["cases"] if case["word"]})
 
 
-def test_host_network_on_request_lies_in_the_nodes_ranges():
+def test_host_network_on_request_is_in_the_nodes_ranges():
     host = {"hostNetwork": True}
     pods = [pod("web", "app", "10.22.22.27", spec=host), pod("web", "app", "10.4.1.1", spec=host)]
     assert sets_of(pods) == ({}, [])
@@ -194,7 +194,7 @@ def test_selector_of_the_seed():
 
 
 @given(st.text(max_size=20), st.text(max_size=20), st.text(max_size=20))
-def test_selectors_hold_no_foreign_code(cluster, namespace, name):
+def test_selectors_hold_no_injected_code(cluster, namespace, name):
     try:
         text = calico_selector(cluster, namespace, name)["selector"]
     except ValueRefused:

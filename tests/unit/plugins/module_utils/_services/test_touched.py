@@ -160,7 +160,7 @@ def do(world, cluster, what, place, labels, ips, suffix, other):
             {"metadata": {"namespace": place[0], "name": place[1], "labels": dict(labels)}, "subsets": [subset]},
         )
     elif what in ("slice", "stray"):
-        # a slice may have the name of one of another Service, and change its mind about whose it is
+        # a slice may have the name of one of another Service, and change its owner
         name = place[1] + suffix
         marks = dict(
             labels,
@@ -198,7 +198,7 @@ def do(world, cluster, what, place, labels, ips, suffix, other):
 
 @settings(deadline=None, max_examples=400)
 @given(st.sampled_from(["endpoints", "slices"]), st.booleans(), steps)
-def test_what_is_touched_says_what_everything_says(form, shared, sequence):
+def test_what_is_touched_gives_what_everything_gives(form, shared, sequence):
     world, waiting = World(form, options() if shared else options(global_selector=None)), False
     for step in sequence:
         do(world, *step)

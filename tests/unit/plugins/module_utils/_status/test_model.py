@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The status document: no greener for what nobody told, in one mind with verify, and with a memory that is bounded."""
+"""The status document: no greener for what nobody reported, in one mind with verify, and with a memory that is bounded."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_fabric_at_rest_is_green():
     )
 
 
-def test_ends_that_a_silent_node_would_tell_are_counted_as_unknown():
+def test_ends_that_an_unreachable_node_would_report_are_counted_as_unknown():
     document = built(unreachable=("gcp-node-4",))
     summary = document["summary"]
     assert (summary["tunnels_up"], summary["tunnels"], summary["tunnels_unknown"]) == (28, 32, 4)
@@ -145,7 +145,7 @@ def status_facts(facts):
     }
 
 
-#: Of a node that no play had, status says that it did not answer.
+#: Of a node that no play had, status reports that it did not answer.
 LIMITED = (wrong_facts.host_that_no_play_had, wrong_facts.run_limited_to_clusters)
 
 
@@ -194,7 +194,7 @@ def test_verify_and_status_are_of_one_mind(lie):
         ("failures", {"cluster": "aws", "operation": "list", "reason": "unreachable", "message": "m"}, "broken"),
     ],
 )
-def test_the_page_shows_nothing_bad_under_a_green_word(name, row, value):
+def test_the_page_shows_nothing_bad_under_a_green_verdict(name, row, value):
     document = built(change=lambda facts: facts.update({name: [row]}))
     assert document["verdict"]["value"] == value and document["verdict"]["parts"]["reading"]["reasons"] == 1
 
@@ -445,7 +445,7 @@ def test_our_own_text_is_at_most_sixty_lines_where_all_is_well(sizes):
     assert end["ok"] and len(reported["text"].splitlines()) + len(end["text"]) + 2 * 4 <= 60
 
 
-def test_exports_and_imports_are_counted_as_their_module_tells_them():
+def test_exports_and_imports_are_counted_as_their_module_reports_them():
     def plant(facts):
         source = {"listed": True, "exports": 3, "valid": 2, "conflicts": 0}
         sources = {"gcp": dict(source, conflicts=1), "aws": source, "metal": {"listed": False}}

@@ -105,11 +105,11 @@ def overlap(facts):
     )
 
 
-def silent_node(facts):
+def unreachable_node(facts):
     facts["nodes"]["aws-node-2"]["node"] = None
 
 
-def silent_cluster(facts):
+def unreachable_cluster(facts):
     facts["failures"].append({"cluster": "gcp", "reason": "unreachable", "message": "connection refused"})
 
 
@@ -168,8 +168,8 @@ CONDITIONS = {
     overlap: (ERROR, "pod_subnet_overlap"),
     strays: (ERROR, "pods_outside_node_range"),
     blocked: (WARNING, "udp_unanswered"),
-    silent_node: (ERROR, "no_answer"),
-    silent_cluster: (ERROR, "unreachable"),
+    unreachable_node: (ERROR, "no_answer"),
+    unreachable_cluster: (ERROR, "unreachable"),
     mark: (ERROR, "mark_taken"),
     table: (ERROR, "table_taken"),
     manager: (WARNING, "foreign_manager"),
@@ -193,7 +193,7 @@ def test_each_condition_alone(plant):
 
 def test_all_at_once():
     facts = copy.deepcopy(GOOD)
-    chosen = [plant for plant in CONDITIONS if plant not in (tun, port, silent_node, key, address, blocked)]
+    chosen = [plant for plant in CONDITIONS if plant not in (tun, port, unreachable_node, key, address, blocked)]
     for plant in chosen:
         plant(facts)
     rows = find(facts)
@@ -264,7 +264,7 @@ def test_what_strangers_say_is_cut():
 )
 def test_a_host_without_a_usable_python_is_distinguished_from_one_that_is_away(why, said):
     facts = copy.deepcopy(GOOD)
-    silent_node(facts)
+    unreachable_node(facts)
     (row,) = [row for row in find(dict(facts, unreached={"aws-node-2": why})) if row["reason"] == "no_answer"]
     assert row["message"].startswith(said) or said in row["message"]
 
@@ -289,7 +289,7 @@ def test_one_cause_is_one_row():
     ]
 
 
-def test_where_pods_are_is_told_as_the_plan_found_it():
+def test_where_pods_are_is_reported_as_the_plan_found_it():
     facts = copy.deepcopy(GOOD)
     facts["pod_places"] = {
         "aws": [

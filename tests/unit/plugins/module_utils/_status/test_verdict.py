@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The verdict: a table of lies, each of which was green once or could have been, and what must be said of it."""
+"""The verdict: a table of wrong facts, each of which was green once or could have been, and what must be said of it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_no_lie_is_green(lie):
     assert any(words in problem for problem in built["problems"]), built["problems"]
     assert "all green" not in built["text"] and words in built["text"]
     if value == UNPROVEN:
-        # what to do about it stands where it is read, and the exit code follows the variable
+        # what to do about it is where it is read, and the exit code follows the variable
         assert "verify_allow_unproven: true" in built["text"] and "verify_allow_unproven" in built["problems"][-1]
         allowed = judged(lie, allow=True)
         assert (
@@ -70,7 +70,7 @@ def test_no_lie_is_green(lie):
         assert not judged(lie, allow=True)["ok"]
 
 
-def test_a_stand_in_is_shown_as_none_of_the_pods():
+def test_a_replacement_is_shown_as_none_of_the_pods():
     """Neither the matrix nor a lost ping calls a node's own address a pod."""
     built = judged(wrong_facts.a_node_stands_in_for_its_pods)
     assert built["text"].count("ok 0.4 ms") == 4 and built["text"].count("node 0.4 ms") == 4
@@ -315,7 +315,7 @@ def test_a_limit_of_many_names_takes_one_line():
     assert len(first) < 400 and "2 of 504 nodes judged" in first and "and 492 more" in first
 
 
-def test_a_cluster_that_was_not_read_is_not_told_of_pods_out_of_place():
+def test_a_cluster_that_was_not_read_is_not_reported_for_pods_out_of_place():
     facts = verified.facts()
     facts["mesh"]["failures"] = [dict(wrong_facts.FAILURE, reason="unauthorized", message="its token is not accepted")]
     for host in ("gcp-1", "gcp-2"):
@@ -499,7 +499,7 @@ def test_an_address_that_one_node_holds(said):
     assert report.build(facts)["verdict"] == PROVEN
 
 
-def test_an_address_without_a_pod_is_withheld_and_not_silent():
+def test_an_address_without_a_pod_is_withheld_and_not_unresponsive():
     facts = verified.facts()
     wrong_facts.probe(facts)["bgp"].update(announces=[], withheld=["203.0.113.1/32"])
     assert report.build(facts)["verdict"] == PROVEN

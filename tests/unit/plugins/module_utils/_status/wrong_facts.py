@@ -47,7 +47,7 @@ def every_node_refused(facts):
     facts["mesh"]["refused"] = [dict(REFUSAL, object=host) for host in verified.HOSTS]
 
 
-def stand_in(facts, *hosts):
+def replace_pods(facts, *hosts):
     """No pod was found on the hosts: the bridge's address was pinged there, and from there, in place of one."""
     old = {verified.pod(host): verified.pod(host).replace(".10", ".1") for host in hosts}
     for host in hosts:
@@ -58,11 +58,11 @@ def stand_in(facts, *hosts):
 
 
 def a_node_stands_in_for_its_pods(facts):
-    stand_in(facts, "gcp-2")
+    replace_pods(facts, "gcp-2")
 
 
 def nodes_stand_in_for_all_pods(facts):
-    stand_in(facts, *facts["found"])
+    replace_pods(facts, *facts["found"])
 
 
 def one_node_refused(facts):

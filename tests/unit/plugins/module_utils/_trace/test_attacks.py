@@ -20,7 +20,7 @@ from trace_worlds import World, route
 
 
 def drop(host: str, length: int, direction: str = "forward", **more: t.Any) -> dict[str, t.Any]:
-    """What a recorder tells of a packet that a rule of others dropped."""
+    """What a recorder reports of a packet that a rule of others dropped."""
     return dict(
         {
             "flow": "0",
@@ -49,7 +49,7 @@ def test_a_rule_that_drops_large_packets_is_no_black_hole() -> None:
     world.small_only.add(("aws-0", "gcp-0"))
     plan, results = world.trace("aws-0", "gcp-0")
     assert [row["cause"] for row in report.build(plan, results, {})["findings"]] == ["mtu_black_hole"]
-    # a small one that was dropped by the way, and then came through, says nothing of the large one
+    # a small one that was dropped by the way, and then came through, is no evidence for the large one
     results["gcp-0"]["collected"]["events"].append(drop("gcp-0", 84))
     assert [row["cause"] for row in report.build(plan, results, {})["findings"]] == ["mtu_black_hole"]
     results["gcp-0"]["collected"]["events"].append(drop("gcp-0", 1420))
@@ -92,7 +92,7 @@ def test_an_answer_that_its_source_does_not_take_was_last_seen_there() -> None:
         ('xt target "MARK"', False),
     ),
 )
-def test_a_rule_rewrites_by_its_own_word_alone(text: str, rewrites: bool) -> None:
+def test_a_rule_rewrites_by_its_own_text_alone(text: str, rewrites: bool) -> None:
     """What somebody calls a chain or writes into a comment is no cause."""
     row = drop("a", 84, hook="postrouting", verdict="accept", rule=text)
     (event,) = observed.parse_events([row], "0", None)
@@ -136,7 +136,7 @@ def assert_shown(html: str) -> None:
     assert "<script>alert" not in html and "\x1b" not in html and len(html) < 200_000
 
 
-def test_a_node_that_says_too_much_costs_a_bounded_time() -> None:
+def test_a_node_that_answers_too_much_costs_a_bounded_time() -> None:
     """Millions of rows: what is beyond the limit of a kind is not looked at, and what was seen still counts."""
     world = World({"aws": 1, "gcp": 1})
     world.drops["gcp-0"] = "forward"
@@ -196,7 +196,7 @@ def unreachable(results: t.Mapping[str, t.Any]) -> None:
         row["outcome"] = "silent"
 
 
-def test_what_goes_to_another_address_is_no_silent_target() -> None:
+def test_what_goes_to_another_address_is_no_unresponsive_target() -> None:
     world = World({"aws": 1, "gcp": 1})
     plan, results = world.trace("aws-0", "gcp-0", "tcp")
     unreachable(results)
@@ -222,7 +222,7 @@ def test_what_goes_to_another_address_is_no_silent_target() -> None:
 
 
 def test_an_answer_of_another_address_is_named_before_the_rule_that_minds_it() -> None:
-    """Connection tracking calls it invalid, and what drops that is not what has to be mended."""
+    """Connection tracking calls it invalid, and what drops that is not what has to be fixed."""
     world = World({"aws": 1, "gcp": 1})
     plan, results = world.trace("aws-0", "gcp-0")
     unreachable(results)
@@ -271,7 +271,7 @@ def test_who_answers_for_another_is_not_the_target() -> None:
 
 
 def kilo() -> World:
-    """A world whose tunnels are another program's: one device of a name that no plan has."""
+    """A world with tunnels of another program: one device of a name that no plan has."""
     world = World({"aws": 1, "gcp": 1})
     for facts in world.nodes.values():
         for kind in ("links", "devices", "routes"):
@@ -306,7 +306,7 @@ def test_tunnels_of_another_program_are_followed_by_their_keys() -> None:
     assert asked(world) == ("does not arrive", [("peer_missing", "gcp-0")])
 
 
-def test_where_nothing_stands_in_its_place_the_device_of_the_plan_is_missing() -> None:
+def test_where_nothing_replaces_it_the_device_of_the_plan_is_missing() -> None:
     world = World({"aws": 1, "gcp": 1})
     for facts in world.nodes.values():
         facts["devices"].clear()
@@ -325,7 +325,7 @@ def test_a_port_that_changed_is_that_of_who_listens() -> None:
     ]
 
 
-def test_what_the_source_was_told_is_said_where_nothing_explains_it() -> None:
+def test_what_the_source_was_notified_of_is_shown_where_nothing_explains_it() -> None:
     world = World({"aws": 1, "gcp": 1})
     world.stuck.add("aws-0")
     plan, results = world.trace("aws-0", "gcp-0")

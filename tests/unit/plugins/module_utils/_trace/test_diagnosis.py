@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Causes, out of facts and of what a simulator of packets saw: each break has its own word, or none, and never another's."""
+"""Causes, out of facts and of what a simulator of packets saw: each break has its own cause, or none, and never another's."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def rule_prohibits(world, src, dst):
 
 @breaks("target", "reverse_path_filter")
 def reverse_path_filter(world, src, dst):
-    # strict, and the way back is a foreign one: what only that filter minds
+    # strict, and the way back is another one: what only that filter minds
     name = world.device(dst, src)
     world.nodes[dst]["settings"]["rp_filter"][name] = 1
     world.nodes[dst]["routes"].append(route(world.pods[src] + "/32", "eth0", 254, "192.168.255.1"))
@@ -353,7 +353,7 @@ def test_consistent_facts_lead_from_every_pod_to_every_pod(data: t.Any) -> None:
 @pytest.mark.parametrize("name", sorted(BREAKS))
 @settings(max_examples=12, deadline=None)
 @given(st.data())
-def test_a_break_has_its_own_word(name: str, data: t.Any) -> None:
+def test_a_break_has_its_own_cause(name: str, data: t.Any) -> None:
     world = data.draw(worlds())
     src, dst = ends_of(world, data.draw)
     function, causes, where = BREAKS[name]
@@ -386,12 +386,12 @@ def test_of_two_breaks_the_first_on_the_way_is_named_or_none(data: t.Any) -> Non
         except (StopIteration, ValueError):  # what it would break is gone already
             continue
     if any(cause.startswith("udp_blocked") for cause in right):
-        # who was kept from sending tells nothing of the other direction; and one way and the other are both
+        # who was kept from sending is no evidence for the other direction; and one way and the other are both
         right |= {"no_handshake", "udp_blocked"}
     if "preshared_keys_differ" in chosen and "stuck_before_the_tunnel" in chosen:
         right.add(
             "udp_blocked_one_way"
-        )  # nothing that one side says is counted by the other, as if it were lost: likely, and no more
+        )  # nothing that one side reports is counted by the other, as if it were lost: likely, and no more
     if {"stale_endpoint", "stale_port"} <= set(chosen):
         right.add("endpoint_moved")  # another address and another port is what a translation looks like
     plan, results = world.trace(src, dst)
@@ -423,7 +423,7 @@ def test_without_a_recorder_the_facts_alone_name_the_cause_or_nothing(data: t.An
     assert all(row["confidence"] != "proven" for row in built["findings"] if row["cause"] != "mtu_black_hole")
 
 
-def test_a_closed_port_is_distinguished_from_a_silent_one() -> None:
+def test_a_closed_port_is_distinguished_from_an_unresponsive_one() -> None:
     world = World({"aws": 1, "gcp": 1})
     world.closed.add("gcp-0")
     plan, results = world.trace("aws-0", "gcp-0", "tcp")
@@ -510,7 +510,7 @@ def test_a_load_balancer_of_another_cluster_is_forwarded_there(here, there, expe
         assert found[0]["where"] == "gcp-0" and "no kube-proxy runs on gcp-0" in found[0]["message"]
 
 
-def test_a_policy_that_lacks_the_source_is_what_a_silent_target_may_be() -> None:
+def test_a_policy_that_lacks_the_source_is_what_an_unresponsive_target_may_be() -> None:
     world = World({"aws": 1, "gcp": 1})
     world.mute.add("gcp-0")
     plan, results = world.trace("aws-0", "gcp-0")
@@ -524,7 +524,7 @@ def test_a_policy_that_lacks_the_source_is_what_a_silent_target_may_be() -> None
     assert [row["cause"] for row in report.build(plan, results, {})["findings"]] == ["forward_dropped"]
 
 
-def test_a_trace_by_the_plan_alone_says_how_many_could_talk() -> None:
+def test_a_trace_by_the_plan_alone_shows_how_many_could_talk() -> None:
     reach = {
         "pairs": 6,
         "nodes": 3,
@@ -563,7 +563,7 @@ def test_what_a_node_recorded_as_one_text_is_read_as_its_rows_and_a_torn_text_is
 
 
 @pytest.mark.parametrize("missing", ["aws-0", "gcp-0"])
-def test_a_node_that_said_nothing_has_a_row_that_says_so(missing: str) -> None:
+def test_a_node_that_said_nothing_has_a_row_that_states_it(missing: str) -> None:
     world = World({"aws": 1, "gcp": 1})
     plan, results = world.trace("aws-0", "gcp-0")
     del results[missing]

@@ -104,12 +104,12 @@ def test_rules_and_routes_decide_as_the_kernel_does(rules: Answers, routes: Answ
         # what refuses it is known better from the rows
         ({"error": "No route to host"}, [route("10.9.0.0/16", None, kind="unreachable")], {}, ("blocked", None)),
         ({"type": "unicast", "dev": "eth0"}, [route("10.9.0.0/16", None, kind="unreachable")], {}, ("blocked", None)),
-        # a kernel that forwards nothing says that there is no way
+        # a kernel that forwards nothing answers that there is no way
         ({"error": "No route to host"}, OUT, {"forwarding": {"4": False}}, ("leaves", "eth0")),
         ({"error": "Network is unreachable"}, [], {}, ("nowhere", None)),
     ],
 )
-def test_the_kernels_own_word_counts(said: t.Any, routes: Answers, more: t.Any, expected: t.Any) -> None:
+def test_the_kernels_own_answer_counts(said: t.Any, routes: Answers, more: t.Any, expected: t.Any) -> None:
     answer = {"question": {"dst": "10.9.0.7", "src": "10.8.0.7", "iif": "veth1", "mark": 0}, **said}
     assert decided(MAIN, routes, [answer], **more) == expected
     # but only for the very question
@@ -152,7 +152,7 @@ def test_the_reverse_path_filter_is_the_stricter_of_two_and_of_ipv4(two: World) 
     assert cause(walk(two)) == ""
 
 
-def test_the_filter_looks_with_the_mark_where_it_is_told_to(span: World) -> None:
+def test_the_filter_looks_with_the_mark_where_it_is_configured_to(span: World) -> None:
     span.nodes[TWO]["settings"]["rp_filter"] = {"all": 1}
     assert cause(walk(span)) == "reverse_path_filter"
     span.nodes[TWO]["settings"]["src_valid_mark"] = True
@@ -193,7 +193,7 @@ def test_who_sends_for_himself_need_not_forward(two: World) -> None:
     assert cause(walk(two)) == "forwarding_off"
 
 
-def test_an_answer_that_leaves_elsewhere_has_a_word_of_its_own(two: World) -> None:
+def test_an_answer_that_leaves_elsewhere_has_a_cause_of_its_own(two: World) -> None:
     two.nodes[ONE]["routes"].append(route(two.pods[TWO] + "/32", "eth0", 254, "192.168.255.1"))
     assert (cause(walk(two)), cause(walk(two, direction=BACK))) == ("route_shadowed", "answer_another_way")
 
@@ -292,7 +292,7 @@ def test_a_services_address_needs_somebody_who_turns_it(two: World, running: boo
         ("wireguard.aws", None, 32, "route_missing"),
     ],
 )
-def test_a_pod_whose_device_is_not_known_is_behind_one_of_the_nodes_own(
+def test_a_pod_of_an_unknown_device_is_behind_one_of_the_nodes_own(
     two: World, dev: str, via: str | None, length: int, expected: str
 ) -> None:
     two.nodes[TWO]["pods"] = []

@@ -44,11 +44,11 @@ def unseen(results: t.Any, *hosts: str, keep: t.Callable[[t.Any], bool] = lambda
         (((0, "answered"), (900, "silent")), ""),
     ],
 )
-def test_only_a_large_packet_without_a_word_is_a_black_hole(two: World, rows: t.Any, expected: str) -> None:
+def test_only_a_large_packet_without_an_answer_is_a_black_hole(two: World, rows: t.Any, expected: str) -> None:
     assert judged(two, lambda plan, results: outcomes(results, *rows))[1] == expected
 
 
-def test_a_large_packet_that_was_handed_over_found_no_black_hole(two: World) -> None:
+def test_a_large_packet_that_was_delivered_found_no_black_hole(two: World) -> None:
     def lost(plan: t.Any, results: t.Any) -> None:
         outcomes(results, (0, "answered"), (1400, "silent"))
 
@@ -134,7 +134,7 @@ def test_an_answer_that_came_in_and_did_not_go_on_is_not_delivered(two: World) -
     assert judged(two, node)[1] == "target_silent"
 
 
-def test_what_goes_back_into_a_tunnel_was_not_handed_over(two: World) -> None:
+def test_what_goes_back_into_a_tunnel_was_not_delivered(two: World) -> None:
     def loops(plan: t.Any, results: t.Any) -> None:
         outcomes(results, (0, "silent"))
         unseen(results, TWO, keep=lambda event: event["direction"] == "forward")
@@ -145,7 +145,7 @@ def test_what_goes_back_into_a_tunnel_was_not_handed_over(two: World) -> None:
     assert judged(two, loops)[1] != "target_silent"
 
 
-def test_a_target_that_nobody_watched_is_not_called_silent(two: World) -> None:
+def test_a_target_that_nobody_watched_is_not_called_unresponsive(two: World) -> None:
     two.mute.add(TWO)
 
     def blind(plan: t.Any, results: t.Any) -> None:
@@ -154,7 +154,7 @@ def test_a_target_that_nobody_watched_is_not_called_silent(two: World) -> None:
     assert judged(two, blind)[1] == "not_explained"
 
 
-def test_who_saw_nothing_leave_says_so(two: World) -> None:
+def test_who_saw_nothing_leave_reports_it(two: World) -> None:
     def nothing(plan: t.Any, results: t.Any) -> None:
         outcomes(results, (0, "silent"))
         unseen(results, ONE, TWO)
@@ -168,7 +168,7 @@ def test_who_saw_nothing_leave_says_so(two: World) -> None:
 def test_a_fault_before_the_place_where_it_was_seen_is_none(two: World) -> None:
     """The facts were read before the packet went: what they say counts only where the packet did not come further."""
 
-    def mended(plan: t.Any, results: t.Any) -> None:
+    def fixed(plan: t.Any, results: t.Any) -> None:
         outcomes(results, (0, "silent"))
         unseen(results, TWO, keep=lambda event: event["direction"] == "forward")
         facts = results[ONE]["armed"]["facts"]
@@ -176,7 +176,7 @@ def test_a_fault_before_the_place_where_it_was_seen_is_none(two: World) -> None:
             facts, routes=[row for row in facts["routes"] if row["dev"] != two.device(ONE, TWO)]
         )
 
-    assert judged(two, mended)[1] == "target_silent"
+    assert judged(two, fixed)[1] == "target_silent"
 
 
 def test_a_fault_that_lets_it_in_does_not_let_it_out(two: World) -> None:
@@ -269,7 +269,7 @@ def counts(
         ((0, 148), (0, 148), (20, 20), False, ("not_explained", "not explained")),
     ],
 )
-def test_what_tunnels_count_tells_who_heard_whom(
+def test_what_tunnels_count_shows_who_heard_whom(
     two: World, here: t.Any, there: t.Any, ages: t.Any, calls: bool, expected: t.Any
 ) -> None:
     def lost(plan: t.Any, results: t.Any) -> None:

@@ -4,7 +4,7 @@
 
 """Small fabrics as raw facts, and a simulator of packets through them that shares no code with what is tested.
 
-It knows addresses as ipaddress does, scans lists in the plainest way, and has things that no fact tells: networks that lose UDP, rules that drop.
+It knows addresses as ipaddress does, scans lists in the plainest way, and has things that no fact shows: networks that lose UDP, rules that drop.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class World:
         self.seats: dict[str, tuple[str, str]] = {}
         self.pods: dict[str, str] = {}
         self.uplink: dict[str, str] = {}
-        #: (from host, to host) that lose UDP; hosts -> hook that drops; hosts whose pods say nothing; hosts that rewrite sources
+        #: (from host, to host) that lose UDP; hosts -> hook that drops; hosts with pods that answer nothing; hosts that rewrite sources
         self.lost: set[tuple[str, str]] = set()
         self.drops: dict[str, str] = {}
         self.mute: set[str] = set()
         self.closed: set[str] = set()
         self.small_only: set[tuple[str, str]] = set()
         self.rewriting: set[str] = set()
-        #: hosts whose queues into tunnels, or out of them, lose everything; pairs that have different preshared keys
+        #: hosts with queues into tunnels, or out of them, that lose everything; pairs that have different preshared keys
         self.stuck: set[str] = set()
         self.deaf: set[str] = set()
         self.other_psk: set[frozenset[str]] = set()

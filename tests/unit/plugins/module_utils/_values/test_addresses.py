@@ -218,7 +218,7 @@ _DOTTED = st.lists(_NUMBERS, min_size=3, max_size=5).map(".".join)
 
 
 @given(st.builds("{0}/{1}".format, _DOTTED, st.one_of(st.integers(0, 40), _NUMBERS)))
-def test_the_short_way_for_networks_says_what_the_long_way_says(text):
+def test_the_short_way_for_networks_gives_what_the_long_way_gives(text):
     key = plain_network_key(text)
     try:
         network = parse_network(text)
