@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A relay in front of a real API server, which fails when it is told to."""
+"""A relay in front of a real API server, which fails when it is asked to."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Faulty:
             return None
 
     def begin(self, method, path, body, headers):
-        """(connection, answer) of the server, whose body is still to be read."""
+        """(connection, answer) of the server, with the body still to be read."""
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self.upstream.port, context=ssl._create_unverified_context()
         )

@@ -4,7 +4,7 @@
 
 """The whole life of network sets that semaphore-policy made: taken over, changed in every way, and given back.
 
-``original`` as in mirror_life. The original lists addresses in the order in which it heard of them, which means nothing; here they are compared
+``original`` as in mirror_life. Upstream lists addresses in the order in which it heard of them, which means nothing; here they are compared
 as sets.
 """
 
@@ -97,7 +97,7 @@ def nothing_to_do(aws, gcp, **more) -> None:
 
 
 def live(aws, gcp, original) -> None:
-    """From the original to us, every later change, and back."""
+    """From upstream to us, every later change, and back."""
     put_pods(gcp)
     original.begin()
     before = said(sets(aws))
@@ -114,7 +114,7 @@ def live(aws, gcp, original) -> None:
     assert said(sets(aws)) == before and not any(US in managers(obj) for obj in sets(aws))
     nothing_to_do(aws, gcp, state="released")
     original.again()
-    assert said(sets(aws)) == before, "the original found something to change"
+    assert said(sets(aws)) == before, "upstream found something to change"
     left_alone(aws, gcp)
 
 

@@ -107,7 +107,7 @@ def test_clusters_of_the_variable_are_asked_as_those_of_the_group(nodes, tmp_pat
     assert "[bad_type]" in listed(tmp_path, {}, fails=True)[1]
 
 
-def test_what_the_inventory_says_by_hand_wins_and_names_are_not_taken_over(nodes, tmp_path):
+def test_what_the_inventory_sets_by_hand_wins_and_names_are_not_taken_over(nodes, tmp_path):
     (tmp_path / "05-hosts.yml").write_text(
         yaml.safe_dump(
             {
@@ -181,7 +181,7 @@ PLAY = """
 
 
 def test_tasks_of_the_controller_stay_there_whatever_nodes_are_called(server, tmp_path):
-    """Threat T46 from end to end: a Node ``localhost`` would take these tasks, with a kubeconfig, to the address that it says."""
+    """Threat T46 from end to end: a Node ``localhost`` would take these tasks, with a kubeconfig, to the address that it claims."""
     names = [row["node"] for row in json.loads((HOSTILE / "inventory_names.json").read_text())["rows"]]
     for name in names:
         make(server, name)

@@ -192,7 +192,7 @@ def dns(server, cluster, tmp_path_factory):
     process = subprocess.Popen(command, stdout=log, stderr=log, cwd=str(folder), env=dict(os.environ, GOMAXPROCS="1"))
     try:
         deadline = time.monotonic() + 60
-        while not (answers(f"http://127.0.0.1:{ready}/ready") and speaks(port)):
+        while not (answers(f"http://127.0.0.1:{ready}/ready") and listens(port)):
             assert process.poll() is None and time.monotonic() < deadline, (folder / "coredns.log").read_text()
             time.sleep(0.2)
         yield port
@@ -210,8 +210,8 @@ def answers(url):
         return False
 
 
-def speaks(port):
-    """It says that it is ready before it listens."""
+def listens(port):
+    """It reports that it is ready before it listens."""
     try:
         return ask(port, "kubernetes.default.svc.cluster.local").code == "NOERROR"
     except OSError:

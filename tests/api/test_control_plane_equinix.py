@@ -29,7 +29,7 @@ ROLE = {"node-role.kubernetes.io/control-plane": ""}
 
 
 class Plane:
-    """Three control-plane nodes with their devices; ``up`` are the names whose API server answers."""
+    """Three control-plane nodes with their devices; ``up`` are those with an API server that answers."""
 
     def __init__(self, server, double):
         self.server, self.double, self.client = server, double, server.client()
@@ -240,7 +240,7 @@ def test_an_assignment_that_fails_is_repaired_by_the_next_pass(plane):
     assert ("control plane of aws", "api") in reasons(result) and plane.holder() == []
     assert [change["fields"] for change in result["plan"]["changes"]] == [
         ["holder"]
-    ]  # nobody holds it now, and that is told
+    ]  # nobody holds it now, and that is reported
     assert not shown(result)["moved"] and shown(result)["holder"] == ""
     plane.asked = []
     assert shown(plane.run())["moved"] and plane.holder() == ["cp-2"]
@@ -433,7 +433,7 @@ def test_a_service_that_was_taken_over_goes_with_the_finalizer_of_its_maker(plan
     assert not plane.run(more={"state": "absent"})["changed"] and plane.server.writes(mark) == []
 
 
-def test_a_service_of_that_name_that_is_not_ours_stays(plane):
+def test_a_service_of_that_name_of_another_owner_stays(plane):
     name = EXTERNAL.rpartition("/")[2]
     theirs = {
         "apiVersion": "v1",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tasks that ansible-playbook runs itself give what the module's own process gives, word for word; and which tasks these are."""
+"""Tasks that ansible-playbook runs itself give what the module's own process gives, to the letter; and which tasks these are."""
 
 from __future__ import annotations
 

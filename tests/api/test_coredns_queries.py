@@ -39,7 +39,7 @@ from set_kinds import namespace
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 HOSTILE = json.loads((TESTS / "fixtures" / "hostile" / "dns_names.json").read_text("utf-8"))
-#: What stands for the resolvers of the node: whatever is forwarded gets this address.
+#: What replaces the resolvers of the node: whatever is forwarded gets this address.
 FORWARDED = "192.0.2.99"
 FLUENTD = "10.3.184.192"
 SERVICES = {
@@ -138,7 +138,7 @@ def start(folder, text):
 
 @pytest.fixture(scope="module", params=["whole", "merged"])
 def dns(request, server, tmp_path_factory):
-    """The port of a CoreDNS with our Corefile, or with our blocks merged into somebody else's."""
+    """The port of a CoreDNS with our Corefile, or with our blocks merged into another owner's."""
     program()
     make_services(server.client())
     folder, port = tmp_path_factory.mktemp("coredns"), free_port()
@@ -240,7 +240,7 @@ def test_hostile_names(dns, case):
     if case.get("rcode"):
         assert found.code == case["rcode"]
     elif case["name"] is None:
-        # forwarded as it is; below cluster.local Kubernetes says that there is no such thing
+        # forwarded as it is; below cluster.local Kubernetes answers that there is no such thing
         assert addresses == [FORWARDED] or (found.code == "NXDOMAIN" and case["query"].endswith(".local"))
     else:
         assert FORWARDED not in addresses and legal(owned.name)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The double itself: that it behaves as the API's description says, asked without any code of ours."""
+"""The double itself: that it behaves as in the API's description, asked without any code of the collection."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_bgp_of_a_project_and_of_a_device(ask, double):
 
 
 def test_an_empty_password_is_none(ask, double):
-    """The original always sends one."""
+    """Upstream always sends one."""
     assert ask("POST", BASE + "/bgp-configs", {"deployment_type": "local", "asn": 65000, "md5": ""}) == (204, None)
     device = double.ask("/devices", hostname="n", number=1)["id"]
     for family in ("ipv4", "ipv6"):
@@ -181,7 +181,7 @@ def test_answers_have_the_fields_that_were_recorded(double):
     assert len(operations) == 16 and {row["status"] for row in rows} == {200, 201, 204, 401, 404, 422, 429, 500, 503}
 
 
-def test_a_program_that_says_nothing_decodes_nothing(double, tmp_path):
+def test_a_program_that_prints_nothing_decodes_nothing(double, tmp_path):
     rows = [
         {"name": "a", "operation": "x"},
         {"name": "b", "operation": "x"},
@@ -272,5 +272,5 @@ def test_faults_and_the_log(ask, double):
     double.ask("/faults", method="GET", path="/ips$", status=503, headers={"Retry-After": "1"}, body={"error": "later"})
     assert ask("GET", BASE + "/ips") == (503, {"error": "later"}) and ask("GET", BASE + "/ips")[0] == 200
     double.ask("/faults", method="POST", path="/ips$", status=504, body={"error": "late"}, after=True)
-    assert ask("POST", BASE + "/ips", order())[0] == 504 and len(double.held()) == 1  # done, and nobody was told
+    assert ask("POST", BASE + "/ips", order())[0] == 504 and len(double.held()) == 1  # done, and nobody was notified
     assert [(row["method"], row["body"]) for row in double.ask("/log")][-1] == ("POST", order())

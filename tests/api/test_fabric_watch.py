@@ -100,7 +100,7 @@ def own(tmp_path_factory):
     try:
         made.start()
         deadline = time.monotonic() + 120
-        # the server makes its own Service a while after it says that it is ready
+        # the server makes its own Service a while after it reports that it is ready
         while not made.client().list(SERVICES, field_selector="metadata.name=kubernetes").items:
             assert time.monotonic() < deadline, "the API server did not make the Service default/kubernetes"
             time.sleep(0.1)
@@ -239,7 +239,7 @@ def test_a_killed_server_costs_only_delay(own):
 
 @FULL
 def test_a_forgotten_history_gives_the_real_differences(own):
-    """What happens while we are away, and is compacted before we are back: the server says 410."""
+    """What happens while we are away, and is compacted before we are back: the server answers 410."""
     for name in ("kept", "leaves"):
         make_node(own, name)
     listener = Listener(own, "nodes", settings=Settings(first_pause=0.1, longest_pause=1.0)).ready()
@@ -269,7 +269,7 @@ def test_a_forgotten_history_gives_the_real_differences(own):
 
 
 @FULL
-def test_a_quiet_time_costs_what_the_guide_says(own):
+def test_a_quiet_time_costs_what_the_guide_has(own):
     """A scaled-down hour: watches of 2 s for 16 s, with heartbeats all the time. Per resource: a LIST, and a WATCH every 2 s."""
     make_node(own, "beats")
     mark = own.mark()
@@ -291,7 +291,7 @@ def test_a_quiet_time_costs_what_the_guide_says(own):
         assert counts["list"] == 1 and took / 2 / 3 <= counts["watch"] <= took / 2 + 2, (path, counts, took)
 
 
-def test_a_source_that_may_not_be_read_says_so(own):
+def test_a_source_that_may_not_be_read_is_reported(own):
     listener = Listener(own, "nodes", clusters=[own.access(token="nobody"), dict(own.access("gcp"), kubeconfig=None)])
     make_node(own, "seen-elsewhere")
     listener.until(lambda events: any("unauthorized" in line for line in listener.log))

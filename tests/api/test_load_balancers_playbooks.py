@@ -149,7 +149,7 @@ def test_a_provider_that_fails_shows_no_token(server, inventory):
 
 
 def test_a_wrong_variable_of_one_cluster_leaves_the_others_their_run(server, inventory):
-    """The healthy cluster gets its addresses; the run ends with the cluster, the variable and the mend; mended, the next run is green."""
+    """The healthy cluster gets its addresses; the run ends with the cluster, the variable and the fix; fixed, the next run is green."""
     tree = yaml.safe_load((inventory / "hosts.yml").read_text())
     hosts = tree["all"]["children"]["clusters"]["hosts"]
     limit = ("--limit", "clusters,localhost")
@@ -186,7 +186,7 @@ def test_a_wrong_variable_of_one_cluster_leaves_the_others_their_run(server, inv
 
 
 def test_variables_of_the_environment_count_where_that_is_asked_for(server, inventory, double):
-    """Without the switch they do nothing, and the error says so; with it they are the settings, and the token is shown nowhere."""
+    """Without the switch they do nothing, and the error states it; with it they are the settings, and the token is shown nowhere."""
     double.ask("/reset")
     tree = yaml.safe_load((inventory / "hosts.yml").read_text())
     settings = {
@@ -265,7 +265,7 @@ def test_nodes_are_initialised_by_the_playbook(server, inventory, double):
 
 
 def test_the_timer_is_rendered_and_checked(server, inventory):
-    """What systemd says of the units, without installing them."""
+    """What systemd has of the units, without installing them."""
     from jinja2 import Environment
 
     folder = pathlib.Path(__file__).parents[2] / "roles" / "playbook_timer"

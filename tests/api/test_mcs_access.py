@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The account of the Multi-Cluster Services API can do what its module does and no more, and preflight says what another lacks."""
+"""The account of the Multi-Cluster Services API can do what its module does and no more, and preflight reports what another lacks."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_cluster_that_is_only_read(pair, accounts):
     mark = pair.mark()
     result = service_imports.run(dict(request, state="absent"))
     assert result["failures"] == [] and pair.imported("aws", WEB) is None and set(result["sources"]) == {"aws"}
-    assert pair.asked(mark)["gcp"] == [], "what is only read has nothing of ours, so nothing of it is asked for"
+    assert pair.asked(mark)["gcp"] == [], "what is only read has no owned object, so nothing of it is asked for"
 
 
 def without_the_api(server):
@@ -170,7 +170,7 @@ def test_preflight_names_what_an_access_lacks(pair, accounts):
     assert pair.writes(mark) == {"aws": [], "gcp": []}
 
 
-def test_preflight_says_where_the_api_is_missing(server):
+def test_preflight_reports_where_the_api_is_missing(server):
     without_the_api(server)
     entry = [server.access("gcp")]
     found = look(entry)

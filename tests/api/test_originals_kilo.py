@@ -121,7 +121,7 @@ def specs(servers):
 
 
 def settle(servers, operator):
-    """A run that changes something and refuses nothing; what stands then is what the operator would have made of it."""
+    """A run that changes something and refuses nothing; what exists then is what the operator would have made of it."""
     result = clustermesh.run(request_for(servers))
     assert result["changed"] and not result["refused"] and not result["failures"], result
     assert operator.differences() == []

@@ -18,7 +18,7 @@ PATH = "/api/v1/nodes/aws-node-1"
 
 @pytest.fixture
 def node(server):
-    """The Node of aws, as it was when the original had run for the first time."""
+    """The Node of aws, as it was when upstream had run for the first time."""
     client = server.client()
     (recorded,) = load("semaphore-wireguard")["begun"]["aws"]
     yield replay(client, recorded)
@@ -86,7 +86,7 @@ def test_taken_over_changed_and_given_back(server, node):
         and notes_of(client.get(PATH)) == {}
     )
     assert run()["changed"] and notes_of(client.get(PATH)) == notes
-    # given back: the same values, nobody's, so that the original's own patch changes nothing
+    # given back: the same values, nobody's, so that upstream's own patch changes nothing
     assert node_annotations.run(dict(request, state="released"))["plan"]["update"] == 1
     left = client.get(PATH)
     assert content(left) == content(node) and on_record(left) == set()
@@ -94,6 +94,6 @@ def test_taken_over_changed_and_given_back(server, node):
     assert sorted(notes_of(returned)) == sorted(notes)
     before = left["metadata"]["resourceVersion"]
     client.strategic_patch(PATH, {"metadata": {"annotations": notes}}, "semaphore-wireguard")
-    assert client.get(PATH)["metadata"]["resourceVersion"] == before, "the original's patch has changed something"
+    assert client.get(PATH)["metadata"]["resourceVersion"] == before, "upstream's patch has changed something"
     mark = server.mark()
     assert [row["reason"] for row in run({KEY: "other"})["refused"]] == ["adoptable"] and server.writes(mark) == []

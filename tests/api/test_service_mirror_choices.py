@@ -10,7 +10,7 @@ import pytest
 from mirror_clusters import FLUENTD, LABEL, PODS, endpoints, fluentd, other, reasons, service, two  # pylint: disable=unused-import
 
 __all__ = ["fluentd", "other", "two"]
-OURS = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
+LABELS = {"mirrored-svc": "true", "mirror-svc-prefix-sync": "aws"}
 ALL = ["ports", "clusters", "exported_name"]
 
 
@@ -73,12 +73,12 @@ def test_labels_and_annotations_are_copied_by_name_only(fluentd):
     more = {"copy_labels": ["team", "none"], "copy_annotations": ["owner"]}
     run(two, **more)
     meta = two.get("gcp", "Service", FLUENTD)["metadata"]
-    assert meta["labels"] == dict(OURS, team="blue") and meta["annotations"] == {"owner": "ops"}
-    assert two.get("gcp", "Endpoints", FLUENTD)["metadata"]["labels"] == OURS
+    assert meta["labels"] == dict(LABELS, team="blue") and meta["annotations"] == {"owner": "ops"}
+    assert two.get("gcp", "Endpoints", FLUENTD)["metadata"]["labels"] == LABELS
     assert not run(two, **more)["changed"]
     assert run(two)["plan"]["update"] == 1
     meta = two.get("gcp", "Service", FLUENTD)["metadata"]
-    assert meta["labels"] == OURS and not meta.get("annotations")
+    assert meta["labels"] == LABELS and not meta.get("annotations")
     for option in ("copy_labels", "copy_annotations"):
         with pytest.raises(ValueError, match="name_invalid"):
             run(two, **{option: ["mirrored-svc"]})

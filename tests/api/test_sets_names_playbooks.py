@@ -110,7 +110,7 @@ def test_policy(fabric):
     servers, folder = fabric
     shown = play(folder, "network_sets.yml", "--check", "--diff")
     assert "changed=1" in shown and "10.4.1.3/32" in shown and sets(servers) == {"aws": [], "gcp": []}
-    # the fabric is the inventory's, whose pods are read in all clusters; only what the limit names is written (decision 68)
+    # the fabric is the inventory's, with pods that are read in all clusters; only what the limit names is written (decision 68)
     assert "changed=1" in play(folder, "network_sets.yml", "--limit", "gcp")
     assert sets(servers) == {"aws": [], "gcp": ["aws-sys-log-app"]}
     assert "changed=1" in play(folder, "network_sets.yml")
@@ -135,7 +135,7 @@ def test_dns(fabric):
         "cluster.gcp {\n    errors\n    rewrite" in found["aws"]
         and "cluster.aws {\n    errors\n    rewrite" in found["gcp"]
     )
-    # with nodes of ours in one cluster, the other is somebody else's: its Corefile is its own business
+    # with declared nodes in one cluster, the other is another owner's: its Corefile is its own business
     tree = yaml.safe_load((folder / "hosts.yml").read_text())
     tree["all"]["children"]["aws_nodes"] = {"hosts": {"aws-node-1": {"multicluster_cluster": "aws"}}}
     tree["all"]["children"]["clusters"]["hosts"]["gcp"].update(

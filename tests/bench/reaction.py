@@ -3,10 +3,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How soon a change of one cluster stands in the other, where the reconciler keeps both.
+"""How soon a change of one cluster is in the other, where the reconciler keeps both.
 
 Run by `tests/run bench reaction`. Two real API servers and the reconciler's own process, as its unit starts it. The clock runs from before the
-request that changes the source until a watch of the destination tells of the object that was written for it. At the end both clusters must
+request that changes the source until a watch of the destination reports the object that was written for it. At the end both clusters must
 hold what a run from scratch would write.
 """
 
@@ -30,7 +30,7 @@ from mirror_clusters import DEFINITION
 from reconciler_process import Service
 from services import DISCOVERY, ENDPOINTS, LABELS, Form
 
-#: What the original's client may send: so many requests a second after a burst. A model, since its reaction alone cannot be measured here.
+#: What upstream's client may send: so many requests a second after a burst. A model, since its reaction alone cannot be measured here.
 ORIGINAL_RATE, ORIGINAL_BURST = 5.0, 10
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -46,7 +46,7 @@ class Arrivals:
     def _follow(self):
         with contextlib.suppress(
             KubeError
-        ):  # the server ends first; before that, whoever waits says what did not arrive
+        ):  # the server ends first; before that, whoever waits reports what did not arrive
             self._listen()
 
     def _listen(self):
@@ -218,7 +218,7 @@ def measure(bench, folder, times):
     head("100 changes at once", "until the last arrived")
     row(f"the reconciler (they took {sent:.1f} s to make)", f"{all_of_them:.1f} s")
     row(
-        f"model: the original's client, {ORIGINAL_RATE:.0f} requests a second after {ORIGINAL_BURST}",
+        f"model: upstream's client, {ORIGINAL_RATE:.0f} requests a second after {ORIGINAL_BURST}",
         f"{(100 - ORIGINAL_BURST) / ORIGINAL_RATE:.1f} s",
     )
     time.sleep(2)

@@ -89,7 +89,7 @@ class Form:
         }
 
     def mirrors(self, count, namespace):
-        """(Services, endpoints) as they must stand in the other cluster, written down apart from the code under test."""
+        """(Services, endpoints) as they must be in the other cluster, written down apart from the code under test."""
         services, ends = [], []
         for number in range(count):
             name = f"aws-shop-73736d-s{number}"
@@ -119,7 +119,7 @@ class Form:
         ]
 
     def state(self, server, namespace):
-        """What stands in a namespace, without what the server fills in."""
+        """What is in a namespace, without what the server fills in."""
         client, found = server.client(), {}
         for base, plural in (("/api/v1", "services"), (self.base, self.plural)):
             for obj in client.list(f"{base}/namespaces/{namespace}/{plural}").items:
@@ -214,7 +214,7 @@ class Bench:
         if self.form.slices:
             there.append((f"/api/v1/namespaces/{FLOW}/endpoints", "mirrored-svc=true"))
         else:
-            # of what an older server has besides, only ours are of interest
+            # of what an older server has besides, only the owned are of interest
             there.append((f"/apis/{DISCOVERY}beta1/namespaces/{FLOW}/endpointslices", None))
         return {"aws": aws, "gcp": there}
 
@@ -229,7 +229,7 @@ class Bench:
         return answer, asked
 
     def unchanged(self, gcp, rounds):
-        """(seconds of ours, of its lists alone), the servers having seen the same requests from both."""
+        """(seconds of the collection, of its lists alone), the servers having seen the same requests from both."""
         access, lists, times = self.request(gcp, FLOW)["clusters"], self.lists(gcp), []
         sides = [lambda: self.owned(gcp, FLOW)["seconds"], lambda: lists_alone(access, lists)]
         for number in range(rounds):
@@ -242,7 +242,7 @@ class Bench:
         return tuple(median(column) for column in zip(*times))
 
     def changed(self, gcp, rounds):
-        """Seconds of ours after one endpoint of one Service has moved: one write."""
+        """Seconds of the collection after one endpoint of one Service has moved: one write."""
         times, client = [], self.aws.client()
         for number in range(rounds):
             obj = self.form.endpoints("s0", "shop", LABELS, 0, first=number + 1)

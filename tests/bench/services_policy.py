@@ -3,11 +3,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pods of one cluster as one network set of another: network_sets compared with the original's way, pod by pod.
+"""Pods of one cluster as one network set of another: network_sets compared with upstream's way, pod by pod.
 
 Run by `tests/run bench services_policy`. Two real API servers. However many pods enter the set, it is one write, which the
-audit log of the server has to confirm before a time counts. The original reads and writes the whole set once for each
-pod; a bare client does the same here, one pod after the other as the original's only worker does.
+audit log of the server has to confirm before a time counts. Upstream reads and writes the whole set once for each
+pod; a bare client does the same here, one pod after the other as upstream's only worker does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from set_kinds import KINDS, LABEL, namespace, path_of, remove, serve
 
 GRANTS = {"aws": {"pod_cidrs": ["10.2.0.0/16"]}, "gcp": {"pod_cidrs": ["10.4.0.0/16"]}}
 SET, KIND = "gcp-web-forwarder", KINDS["calico"]
-#: Pods up to which the original's way is measured: its cost grows with the square.
+#: Pods up to which upstream's way is measured: its cost grows with the square.
 MEASURED = 1000
 
 
@@ -72,7 +72,7 @@ class Bench:
         )
 
     def pod_by_pod(self):
-        """The original's way, from a set of one to a set of all: a GET and a PUT of the whole set for each pod."""
+        """Upstream's way, from a set of one to a set of all: a GET and a PUT of the whole set for each pod."""
         client, path = self.aws.client(), path_of("calico", "by-pod")
         body = {"apiVersion": "{group}/{version}".format(**KIND), "kind": KIND["kind"], "metadata": {"name": "by-pod"}}
         nets = sorted(self.nets())

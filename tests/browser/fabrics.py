@@ -53,7 +53,7 @@ def device(host, name, peers):
 
 
 def node(host, device_peers):
-    """As node_info tells it. device_peers: [(device, [(key, endpoint, allowed ip, age or None, rx, tx)])]."""
+    """As node_info returns it. device_peers: [(device, [(key, endpoint, allowed ip, age or None, rx, tx)])]."""
     return {
         "now": NOW + 0.25,
         "errors": [],
@@ -88,7 +88,7 @@ def node(host, device_peers):
 
 
 def peers_of(reported):
-    """As node_probe tells the same peers."""
+    """As node_probe returns the same peers."""
     return [
         {
             "device": one["name"],

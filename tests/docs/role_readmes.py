@@ -27,7 +27,7 @@ def roles() -> list[pathlib.Path]:
 
 
 def options(role: pathlib.Path) -> dict[str, dict[str, t.Any]]:
-    """Every option of every entry point, by name; what the first entry point that has it says of it, required where one requires it."""
+    """Every option of every entry point, by name; what the first entry point that has it describes of it, required where one requires it."""
     found: dict[str, dict[str, t.Any]] = {}
     specs = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text("utf-8"))["argument_specs"]
     for entry in specs.values():
@@ -44,7 +44,7 @@ def markup(text: str) -> str:
 
 
 def meaning(option: t.Mapping[str, t.Any]) -> str:
-    """The first sentence of what the option says, and its choices."""
+    """The first sentence of the option's description, and its choices."""
     about = option.get("description") or ""
     first = " ".join((about if isinstance(about, str) else about[0]).split())
     first = re.split(r"(?<=[a-z0-9)`])\. (?=[A-Z`])", markup(first), maxsplit=1)[0].rstrip(".") + "."
@@ -54,7 +54,7 @@ def meaning(option: t.Mapping[str, t.Any]) -> str:
 
 
 def default(name: str, option: t.Mapping[str, t.Any], defaults: t.Mapping[str, t.Any]) -> str:
-    """What counts where nobody says anything; an expression as it stands."""
+    """What counts where nobody sets anything; an expression as it is."""
     if option.get("required") and name not in defaults:
         return "required"
     if name not in defaults and "default" not in option:

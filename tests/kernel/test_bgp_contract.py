@@ -70,7 +70,7 @@ exit
 
 
 class Ports:
-    """Ports of this node whose answers the test chooses."""
+    """Ports of this node with answers that the test chooses."""
 
     def __init__(self):
         self.servers = []
@@ -204,7 +204,7 @@ class Cable:
         )
 
     def routes(self):
-        """What the router has been told, each with its attributes."""
+        """What the router has received, each with its attributes."""
         return {prefix: rows[0] for prefix, rows in self.ask("ipv4 unicast").get("routes", {}).items()}
 
     def detail(self, prefix):
@@ -332,7 +332,7 @@ def test_a_daemon_that_starts_anew_announces_what_is_right_then(place):
     place.settle(TWO)
 
 
-def test_kube_proxys_word_for_the_node(place):
+def test_kube_proxys_answer_for_the_node(place):
     place.router()
     proxy = place.ports.open(503)
     node = Node(place)
@@ -342,7 +342,7 @@ def test_kube_proxys_word_for_the_node(place):
     proxy.status = 200
     node.round()
     place.settle(TWO)
-    # another port that nobody has ever answered on says nothing
+    # another port that nobody has ever answered on is no evidence
     with socket.create_server(("127.0.0.1", 0)) as free:
         unreachable = free.getsockname()[1]
     node.want(node_port=unreachable)
@@ -570,7 +570,7 @@ def test_a_password_that_changes_at_both_ends_cuts_its_session_alone(place, firs
     assert place.sessions() == 2 and place.ask("neighbors", six)[six]["connectionsEstablished"] == 1
 
 
-def test_packets_that_have_a_hop_to_go_and_a_password_that_stands_in_a_file(place, tmp_path):
+def test_packets_that_have_a_hop_to_go_and_a_password_in_a_file(place, tmp_path):
     """The router's kernel drops what a router in between would not have passed on."""
     place.router(more=" neighbor 10.66.23.31 ebgp-multihop 2\n neighbor 10.66.23.31 password third\n")
     cut = "table ip hop { chain in { type filter hook input priority 0; ip saddr 10.66.23.31 tcp dport 179 ip ttl < 2 drop; }; }"

@@ -70,7 +70,7 @@ def test_whole_life(routed):
     assert routes(routed, "route") == []
 
 
-def test_foreign_routes_are_refused_adopted_on_request_and_never_purged(routed):
+def test_unowned_routes_are_refused_adopted_on_request_and_never_purged(routed):
     routed.run("ip", "route", "add", "10.4.0.0/16", "dev", "wg1")
     routed.run("ip", "route", "add", "10.5.0.0/16", "dev", "wg0")
     routed.run("ip", "route", "add", "10.7.0.0/16", "dev", "wg1", "proto", "109")
@@ -151,7 +151,7 @@ def test_routes_have_mtus_and_several_forms_are_read(routed):
     ]
     refused = run(routed, table="181", devices=None, routes=bad)
     assert [entry["reason"] for entry in refused["refused"]] == ["bad_route"] * 3
-    # what others make in a table of ours is read, whatever its form
+    # what others make in an owned table is read, whatever its form
     routed.run(
         "ip", "route", "add", "10.10.0.0/16", "table", "180", "nexthop", "via", "10.0.0.8", "nexthop", "via", "10.0.0.9"
     )

@@ -4,7 +4,7 @@
 
 """KubeSpan's table, rule and routes while packets flow: nothing that belongs into the tunnel leaves by the uplink.
 
-A veth device stands in for the tunnel: marks, rules and routes do not ask what a device is. A counter behind everything,
+A veth device replaces the tunnel: marks, rules and routes do not ask what a device is. A counter behind everything,
 in a table of the test's own, is the witness, and changes in an order that is known to leak are its control.
 """
 
@@ -90,7 +90,7 @@ slow_way = "add table inet slow; add chain inet slow way {{ type route hook outp
 
 
 def move_at_once(number):
-    # as one transaction, without the stand-in
+    # as one transaction, without the veth device
     desired = whole(priority=5 * -(number % 2))
     planned = nft_table.plan(desired, nft_table.gather(desired))
     nft.apply_steps("inet", "talos_kubespan", planned.steps)
@@ -131,7 +131,7 @@ def other_range(index, number):
 
 
 def large(number):
-    # a table in whose large set ten ranges, one of them with the target, differ between even and odd numbers
+    # a table with a large set in which ten ranges, one of them with the target, differ between even and odd numbers
     others = (other_range(index, number if index < 900 and index % 100 == 0 else 0) for index in range(ask["many"]))
     return whole(ranges.PrefixSet((target_range(number), *others), narrow.v6))
 

@@ -136,7 +136,7 @@ def test_what_the_kernel_refuses_is_reported_by_its_number(owned, call, number):
     assert owned(REFUSED.format(call))[0] == number
 
 
-def test_who_is_not_root_is_told_the_variable(node):
+def test_who_is_not_root_gets_the_variable(node):
     code = LINKS + "import os; os.setuid(65534)\n" + REFUSED.format("links.add_link('x0', 'bridge')")
     said = subprocess.run(
         node.command(sys.executable, "-c", code), capture_output=True, text=True, check=True, env=flow_environment()

@@ -165,7 +165,7 @@ def test_what_nft_wrote_is_understood(node):
     assert structured(node, desired={"state": "absent"})["plan"]["delete"] == 1 and ruleset(node) == ""
 
 
-def test_a_foreign_table_stays(node):
+def test_an_unowned_table_stays(node):
     node.run("nft", "-f", "-", stdin=PRINTED + "add chain inet talos_kubespan theirs\n")
     before = ruleset(node)
     for desired in ({}, {"adopt": False}, {"state": "absent"}, {"owner": "multicluster.network"}):
@@ -290,9 +290,7 @@ def test_repairs(node):
         healed = structured(node)
         assert healed["changed"] and healed["error"] is None, words
         left, right = same(ruleset(node), PRINTED)
-        assert sorted(left.split()) == sorted(right.split()), (
-            words
-        )  # a chain that was made anew stands at another place
+        assert sorted(left.split()) == sorted(right.split()), words  # a chain that was made anew is at another place
         assert not structured(node)["changed"], words
 
 

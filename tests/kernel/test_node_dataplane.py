@@ -89,7 +89,7 @@ def site_fixture(two_nodes, implementation, node, tmp_path, wait_for):
 
 
 def assert_nothing_is_written(site, name):
-    """A run that says it wrote nothing, with netlink's own word for it."""
+    """A run that reports no write, with netlink's own evidence for it."""
     before = site.seen(name)
     monitor = subprocess.Popen(
         site.nodes[name].command("ip", "monitor", "link", "address", "route"), stdout=subprocess.PIPE, text=True
@@ -172,7 +172,7 @@ def test_from_nothing_to_nothing(site, implementation):
 
 
 def test_who_announces_the_key_of_a_node_of_another_cluster_does_not_get_its_place(site):
-    """Three clusters: the third one's API server says that the key of b's node is its own node's, whose name comes first."""
+    """Three clusters: the third one's API server claims that the key of b's node is its own node's, with a name that comes first."""
     keys = {name: site.run(name)["public_keys"][OTHER[name]] for name in "ab"}
     peers = {}
     for name in "ab":

@@ -69,7 +69,7 @@ def test_taken_over_and_left_as_it_was(taken):
     refused = site.run("a")
     assert {row["reason"] for row in refused["refused"]} == {"adoptable"} and site.seen("a") == before["a"]
     assert not refused["changed"] and files_of(site.nodes["a"]) == files["a"], (
-        "a state of ours on a node of another program"
+        "an owned state on a node of another program"
     )
     for name in "ab":
         adopted = site.run(name, devices=[dict(site.wants[name]["devices"][0])], adopt=True)
@@ -94,7 +94,7 @@ def test_taken_over_and_left_as_it_was(taken):
     assert {row["reason"] for row in site.run("a")["refused"]} == {"adoptable"}, "it is another program's again"
 
 
-def test_a_change_while_it_was_ours_stays_when_it_is_left(taken):
+def test_a_change_while_it_was_owned_stays_when_it_is_left(taken):
     site = taken
     site.run("a", adopt=True)
     peer = site.wants["a"]["devices"][0]["peers"][0]
@@ -105,7 +105,7 @@ def test_a_change_while_it_was_ours_stays_when_it_is_left(taken):
     assert "proto" not in site.nodes["a"].run("ip", "route", "show", "dev", DEVICE["a"])
 
 
-def test_what_nobody_confirms_stays_ours(taken):
+def test_what_nobody_confirms_stays_owned(taken):
     """Left under a timer: who comes before the confirmation finds it taken back, like any other change."""
     site = taken
     site.run("a", adopt=True)

@@ -33,7 +33,7 @@ def daemons(node):
     return found
 
 
-def test_one_process_that_holds_nothing_of_ours_and_ends_with_its_link(node, wait_for):
+def test_one_process_that_holds_nothing_of_the_run_and_ends_with_its_link(node, wait_for):
     node.flow("wireguard_device", DESIRED, False)
     (pid,) = daemons(node)
     targets = [str(pathlib.Path(f"/proc/{pid}/fd/{fd}").readlink()) for fd in ("0", "1", "2")]
@@ -72,7 +72,7 @@ def test_one_that_is_still_ending_is_waited_for(node):
     assert pid not in daemons(node) and len(daemons(node)) == 1
 
 
-def test_one_that_ends_after_its_start_is_told_why_and_leaves_nothing(new_node, flow_failed):
+def test_one_that_ends_after_its_start_is_reported_with_the_cause_and_leaves_nothing(new_node, flow_failed):
     """Its parent ends well and its socket takes connections before it serves any, so the first question was 'reset by peer'."""
     node = new_node(user_namespace=True)
     node.run("sh", "-c", "echo 0 >/proc/sys/user/max_inotify_instances")
@@ -92,7 +92,7 @@ def test_a_missing_program_names_its_package(node, flow_failed):
     assert (error.value.kind, error.value.package) == ("LinuxError", "wireguard-go")
 
 
-def test_without_the_kernel_the_word_kernel_fails_and_auto_falls_back(node, flow_failed):
+def test_without_the_kernel_the_value_kernel_fails_and_auto_falls_back(node, flow_failed):
     if "wireguard" in node.run("sh", "-c", "ip link add x type wireguard 2>&1 && echo wireguard || true"):
         pytest.skip("this kernel has WireGuard")
     with pytest.raises(flow_failed, match="no WireGuard"):

@@ -139,8 +139,8 @@ def test_what_was_changed_by_hand_comes_back(node, desired):
     node.run("ip", "address", "add", "10.9.9.9/24", "dev", NAME)
     node.run("ip", "address", "add", "fd09::9/64", "dev", NAME)
     node.run("ip", "link", "set", NAME, "mtu", "1300")
-    mended = run(node, desired)
-    assert not mended["warnings"]
+    fixed = run(node, desired)
+    assert not fixed["warnings"]
     device, peers = wg(node)
     assert device[2] == "51821" and KEYS[3] not in peers and peers[KEYS[0]][2] == "10.4.7.0/24,fd04::/64"
     addresses = [a["local"] for a in link(node)["addr_info"]]
@@ -205,7 +205,7 @@ def test_rotated_device_key(node, desired):
     assert_quiet(node, desired)
 
 
-def test_foreign_links_are_refused_and_adopted_on_request_only(node, desired, implementation):
+def test_unowned_links_are_refused_and_adopted_on_request_only(node, desired, implementation):
     node.run("ip", "link", "add", NAME, "type", "veth", "peer", "name", "other")
     for change in ({}, {"adopt": True}, {"state": "absent", "adopt": True}):
         refused = run(node, desired, **change)

@@ -15,7 +15,7 @@ import pytest
 CLIENT, SERVER = {4: "198.18.1.10", 6: "fd00:1::10"}, {4: "198.18.2.10", 6: "fd00:2::10"}
 SERVICE = {4: "198.18.9.9", 6: "fd00:9::9"}
 NUMBER = 61234
-#: Listens in the server: a TCP port that accepts, a UDP port that echoes, one that says nothing.
+#: Listens in the server: a TCP port that accepts, a UDP port that echoes, one that answers nothing.
 LISTENERS = """
 import select, socket, sys
 opened = []
@@ -176,7 +176,7 @@ PASSES = [
 
 
 def ends(collected, direction="forward", name="0"):
-    """The last word about a packet, as (family, table, chain, type, verdict), without repetitions."""
+    """The last verdict about a packet, as (family, table, chain, type, verdict), without repetitions."""
     last = {}
     for row in collected["events"]:
         if row["flow"] == name and row["direction"] == direction:

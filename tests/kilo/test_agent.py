@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Kilo's own agents carry packets over our Peers: before, while and after clusters join, leave, are renumbered and taken over.
 
-The tests of a granularity stand in the order of a fabric's life and share its lab.
+The tests of a granularity are in the order of a fabric's life and share its lab.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def test_joining_while_pods_ping(fabric):
     }
 
 
-def test_no_endpoint_lies_in_what_the_agents_route_into_the_tunnel(fabric):
+def test_no_endpoint_is_in_what_the_agents_route_into_the_tunnel(fabric):
     for node in ("eu-1", "us-1"):
         own = fabric.wireguard(node)["kilo0"]["peers"]
         assert own
@@ -160,7 +160,7 @@ def test_an_agent_that_restarts_takes_no_peer_along(fabric):
 
 def test_a_nodes_own_traffic_reaches_remote_pods_with_force_internal_ip(fabric):
     if fabric.granularity == "location":
-        # the annotation would make a location of its own of the node: it is told, and left to its user
+        # the annotation would make a location of its own of the node: it is reported, and left to its user
         assert "force-internal-ip=-" in re.sub(r"\s+", " ", join(fabric).ok().out)
         assert not [node for node in fabric.nodes if "force-internal-ip" in fabric.notes(node)]
         return

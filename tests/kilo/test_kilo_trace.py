@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Traces over the tunnels of Kilo's agents, each node with its own: no mesh of ours is there, so both ends are found by their keys."""
+"""Traces over the tunnels of Kilo's agents, each node with its own: no mesh of the collection is there, so both ends are found by their keys."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def lacking(fabric, gone):
     ],
     ids=["source", "target", "peer"],
 )
-def test_a_peer_that_lacks_something_is_named_and_its_mend_works(fabric, question, gone, cause):
+def test_a_peer_that_lacks_something_is_named_and_its_fix_works(fabric, question, gone, cause):
     with lacking(fabric, gone):
         dummy, document = trace(fabric, **question)
         found = document["findings"][0]

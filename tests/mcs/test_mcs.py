@@ -31,7 +31,7 @@ def shells(plane):
 
 
 def answers(plane, cluster, name=NAME, times=20):
-    """The clusters whose pods answered HTTP under a name."""
+    """The clusters with pods that answered HTTP under a name."""
     command = f"for n in $(seq {times}); do curl -s -m 2 http://{name}/ || true; done"
     return set(re.findall(r"of (\w+)$", plane.run(cluster, command), re.MULTILINE))
 
@@ -132,18 +132,18 @@ def test_pods_of_a_headless_service_have_names_with_their_cluster(plane):
     both(
         plane,
         lambda cluster: sorted(plane.run(cluster, "dig +short db.shop.svc.clusterset.local").split()) == every,
-        "the name does not stand for all pods",
+        "the name does not name all pods",
     )
     for cluster in BOTH:
         assert not imported(plane, cluster, "db")["spec"].get("ips")
 
 
-def test_what_the_older_export_says_of_ports_holds_and_both_are_reported(plane):
+def test_what_the_older_export_has_of_ports_holds_and_both_are_reported(plane):
     plane.apply("gcp", service(port=8081))
     both(
         plane,
         lambda cluster: conditions(plane, cluster)["Conflict"] == ("True", "PortConflict"),
-        "the conflict is not told",
+        "the conflict is not reported",
     )
     answered_by(plane, "aws")
     for cluster in BOTH:
@@ -155,7 +155,7 @@ def test_what_the_older_export_says_of_ports_holds_and_both_are_reported(plane):
     answered_by(plane, *BOTH)
 
 
-def test_an_import_stands_as_long_as_one_export_does(plane):
+def test_an_import_exists_as_long_as_one_export_does(plane):
     ips = imported(plane, "gcp")["spec"]["ips"]
     plane.kubectl("aws", "delete", "-n", "shop", "serviceexport.multicluster.x-k8s.io/web")
     answered_by(plane, "gcp")

@@ -42,7 +42,7 @@ class Mixed(Two):
         self.entries = [self.servers["aws"].access("aws"), {"name": "gcp", "kubeconfig": str(folder / "gcp-read")}]
 
     def owned(self, **more):
-        """A run of ours; nothing that stands in gcp may have another version afterwards."""
+        """A run; nothing that exists in gcp may have another version afterwards."""
         before = self.versions()
         options = {
             "clusters": self.entries,
@@ -83,7 +83,7 @@ class Mixed(Two):
 @pytest.mark.parametrize("shared", [False, True], ids=["mirrors", "mirrors and global services"])
 def test_alongside_each_other(original, server, second, tmp_path, shared):
     if shared and minor_version() < 21:
-        pytest.skip("NOT RUN: the original reads discovery.k8s.io/v1, which this Kubernetes does not have")
+        pytest.skip("NOT RUN: upstream reads discovery.k8s.io/v1, which this Kubernetes does not have")
     two = Mixed(server, second)
     two.shared = shared
     for name in two.servers:
@@ -106,7 +106,7 @@ def alongside(two, program, shared):
     if shared:
         two.put("aws", service("shop", "cart", labels=SHARED), piece("shop", "cart", "-aws01", "10.2.5.1"))
         two.put("gcp", service("shop", "cart", labels=SHARED), piece("shop", "cart", "-gcp01", "10.4.5.1"))
-    # join: each side has the other's; theirs first, since what it writes meanwhile would look like ours
+    # join: each side has the other's; theirs first, since what it writes meanwhile would look like the collection's
     program.until(
         "its mirror", lambda: MIRROR in two.names("gcp", "Service") and MIRROR in two.names("gcp", "Endpoints")
     )
@@ -154,7 +154,7 @@ def alongside(two, program, shared):
     two.drop("aws", "Service", "sys-log", "fluentd")
     two.drop("aws", "Endpoints", "sys-log", "fluentd")
     program.until("its mirror is gone", lambda: MIRROR not in two.names("gcp", "Service"))
-    # leave: ours go, theirs stay
+    # leave: owned ones go, theirs stay
     two.put("gcp", service("shop", "web"), endpoints("shop", "web", "10.4.3.4"))
     two.put("aws", service("sys-log", "fluentd"), endpoints("sys-log", "fluentd", "10.2.3.19"))
     program.until("its mirror again", lambda: MIRROR in two.names("gcp", "Endpoints"))

@@ -80,7 +80,7 @@ class Running:
 @pytest.mark.parametrize("shared", [False, True], ids=["mirrors", "mirrors and global services"])
 def test_taken_over_and_given_back(original, server, second, tmp_path, recording, shared):
     if shared and minor_version() < 21:
-        pytest.skip("NOT RUN: the original reads discovery.k8s.io/v1, which this Kubernetes does not have")
+        pytest.skip("NOT RUN: upstream reads discovery.k8s.io/v1, which this Kubernetes does not have")
     two = Two(server, second)
     for name in two.servers:
         two.put(name, namespace("sys-log"), namespace("shop"))

@@ -53,7 +53,7 @@ def test_without_being_asked_nothing_is_written(fabric):
         node: fabric.sh(node, "sh", "-c", "find /var/lib/multicluster-network -type f 2>/dev/null | sort")
         for node in fabric.nodes
     }
-    assert after == files, "a node of another program got a state of ours"
+    assert after == files, "a node of another program got an owned state"
 
 
 def test_taken_over_and_no_echo_is_lost(fabric):
@@ -90,7 +90,7 @@ def test_a_node_that_goes_and_comes_with_another_range_arrives(fabric):
     key = fabric.keys("gcp-node-2")["wireguard.aws"]
     body = next(obj for obj in fabric.node_objects()["gcp"] if obj["metadata"]["name"] == "gcp-node-2")
     fabric.kubectl("gcp", "delete", "node", "gcp-node-2")
-    fabric.play("mesh")  # that its host has no Node is told as a failure
+    fabric.play("mesh")  # that its host has no Node is reported as a failure
     for node in fabric.nodes_of("aws"):
         assert key not in fabric.peers(node) and len(fabric.peers(node)) == 1
     anew = {
@@ -102,7 +102,7 @@ def test_a_node_that_goes_and_comes_with_another_range_arrives(fabric):
     manifest = fabric.state / "node.json"
     manifest.write_text(json.dumps(anew))
     fabric.kubectl("gcp", "create", "-f", str(manifest))
-    lab_says(fabric, body)
+    lab_shows(fabric, body)
     fabric.play("mesh").ok()
     for node in fabric.nodes_of("aws"):
         assert fabric.peers(node)[key] == ["10.4.9.0/24"]
@@ -110,14 +110,14 @@ def test_a_node_that_goes_and_comes_with_another_range_arrives(fabric):
     anew["spec"] = {"podCIDR": "10.4.8.0/24", "podCIDRs": ["10.4.8.0/24"]}
     manifest.write_text(json.dumps(anew))
     fabric.kubectl("gcp", "create", "-f", str(manifest))
-    lab_says(fabric, body)
+    lab_shows(fabric, body)
     fabric.play("mesh").ok()
     for node in fabric.nodes_of("aws"):
         assert fabric.peers(node)[key] == ["10.4.8.0/24"]
     fabric.all_reach()
 
 
-def lab_says(fabric, body):
+def lab_shows(fabric, body):
     """The status of a Node, as its kubelet would write it; the lab does."""
     del body
     fabric.lab("up", "--topology", fabric.topology)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lab whose nodes run semaphore-wireguard, unchanged, over devices that wireguard-go made before where the kernel has no WireGuard."""
+"""A lab with nodes that run semaphore-wireguard, unchanged, over devices that wireguard-go made before where the kernel has no WireGuard."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PORT = 51821
 
 
 class WireguardFabric(Fabric):
-    """Clusters aws and gcp. ``program``: the original's path, which lies where nodes see it."""
+    """Clusters aws and gcp. ``program``: upstream's path, in a place where nodes see it."""
 
     def __init__(self, name, program, topology="two"):
         super().__init__(name, topology)
@@ -65,7 +65,7 @@ class WireguardFabric(Fabric):
         gateway = str(ipaddress.ip_network(self.tree["clusters"]["hosts"][cluster]["node_cidrs"][0])[1])
         return (self.state / cluster / "kubeconfig").read_text().replace("127.0.0.1", gateway)
 
-    # --- the original -------------------------------------------------------------------------------------------
+    # --- upstream ----------------------------------------------------------------------------------------------
 
     def start_original(self, node):
         """As its DaemonSet does: one agent, which knows the clusters by a file."""
@@ -107,7 +107,7 @@ class WireguardFabric(Fabric):
         return self.lab("exec", node, "--", "journalctl", "-u", "swg", "--no-pager", "-o", "cat", check=False).stdout
 
     def healthy(self, node):
-        """Whether the agent says that device, annotations and route are set up."""
+        """Whether the agent reports that device, annotations and route are set up."""
         script = (
             "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:7773/healthz', timeout=5).status)"
         )

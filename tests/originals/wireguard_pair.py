@@ -47,7 +47,7 @@ US = "multicluster.network/t"
 
 
 class Pair:
-    """``servers``: {cluster: ApiServer}; ``program``: the original's path; ``managed``: the clusters whose nodes are in our inventory."""
+    """``servers``: {cluster: ApiServer}; ``program``: upstream's path; ``managed``: the clusters with nodes in our inventory."""
 
     def __init__(self, servers, program, folder, managed=("aws", "gcp")):
         self.servers, self.program, self.folder, self.managed = servers, program, folder, managed
@@ -119,7 +119,7 @@ class Pair:
         entries = self.node_object(name)["metadata"].get("managedFields") or []
         return {entry["manager"] for entry in entries if "wireguard.semaphore" in json.dumps(entry["fieldsV1"])}
 
-    # --- the original -------------------------------------------------------------------------------------------
+    # --- upstream ----------------------------------------------------------------------------------------------
 
     def start(self, name):
         """The agent of one node; where the kernel has no WireGuard its device is made before."""
@@ -177,7 +177,7 @@ class Pair:
             assert time.monotonic() < end, f"not in {patience:.0f} s: {what}\n{logs}"
             time.sleep(0.2)
 
-    # --- ours ---------------------------------------------------------------------------------------------------
+    # --- collection ---------------------------------------------------------------------------------------------
 
     def plan(self):
         access = [server.access(name) for name, server in self.servers.items()]
@@ -255,7 +255,7 @@ class Pair:
     # --- what is there ------------------------------------------------------------------------------------------
 
     def wire(self, name, marks=True):
-        """What of a node's tunnel is configuration, and its routes; ``marks``: with that by which they are ours or not."""
+        """What of a node's tunnel is configuration, and its routes; ``marks``: with that by which they are owned or not."""
         node, device = self.nodes[name], "wireguard." + OTHER[name]
         dump = sorted(line.split("\t") for line in node.run("wg", "show", "all", "dump").splitlines())
         settings = [line[:5] + line[8:] if len(line) > 5 else line for line in dump]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two lab hosts as execution nodes of ansible-runner, and the private data directory whose jobs run there over SSH.
+"""Two lab hosts as execution nodes of ansible-runner, and the private data directory of the jobs that run there over SSH.
 
 The execution nodes are nodes of a cluster that is no part of the fabric. They share no file with the controller: of the lab's state they see nothing,
 and what a job needs comes with it. Programs and the collection are installed there, as in an execution environment.
@@ -23,13 +23,13 @@ from harness import REPO
 
 GUIDE = REPO / "docs" / "docsite" / "rst" / "guide_awx.rst"
 RUNNERS = "runners"
-#: What ansible-runner tells a job of where its files are; relative names do not do, since the process that keeps the lock changes its folder.
+#: The paths of files that ansible-runner gives a job; relative names do not do, since the process that keeps the lock changes its folder.
 HOME = "{{ lookup('ansible.builtin.env', 'AWX_ISOLATED_DATA_DIR') | dirname | dirname }}"
 PROGRAMS = ("ansible-runner", "ansible", "ansible-playbook", "ansible-inventory")
 
 
 def guide_line(containing):
-    """The one line of the guide's consoles with this word, as it is written."""
+    """The one line of the guide's consoles with this text, as it is written."""
     found = [
         line for line in re.findall(r"^    \$ (.*)$", GUIDE.read_text("utf-8"), re.MULTILINE) if containing in line
     ]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a status document says, held against what the kernels and the API servers say themselves."""
+"""What a status document shows, compared with what the kernels and the API servers have themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def listed(fabric, cluster, kind, *arguments):
 
 
 def kernels(fabric, devices):
-    """(host, public key of a peer) -> what wg says of it, on devices whose names begin so."""
+    """(host, public key of a peer) -> what wg shows of it, on devices with names that begin so."""
     return {
         (node, key): dict(peer, device=name)
         for node in fabric.nodes
@@ -25,7 +25,7 @@ def kernels(fabric, devices):
 
 
 def check_tunnels(document, before, after):
-    """Every tunnel of the document lies between two dumps of wg: counters and handshakes only go up."""
+    """Every tunnel of the document is between two dumps of wg: counters and handshakes only go up."""
     rows = {(row["host"], row["public_key"]): row for row in document["tunnels"]}
     assert set(rows) == set(before) == set(after) and len(rows) == len(document["tunnels"])
     for key, row in rows.items():
@@ -80,7 +80,7 @@ def check_sums(document):
 
 
 def check_metrics(document, text):
-    """The text has exactly the tunnels of the document, under the original's names."""
+    """The text has exactly the tunnels of the document, under upstream's names."""
     found = {}
     for line in text.splitlines():
         if line.startswith("semaphore_wg_peer_") and "_info" not in line:

@@ -267,7 +267,7 @@ def test_the_next_run_heals_it(fabric):
     fabric.all_reach()
 
 
-def test_a_silent_cluster_and_a_silent_node_are_named(fabric):
+def test_an_unreachable_cluster_and_an_unreachable_node_are_named(fabric):
     fabric.lab("api-stop", "aws")
     fabric.lab("node-stop", "gcp-node-2")
     try:
@@ -287,7 +287,7 @@ def test_a_silent_cluster_and_a_silent_node_are_named(fabric):
     assert "aws" in {row["cluster"] for row in document["failures"]}
     reported = [row for row in document["tunnels"] if row["state"] in ("up", "stale", "never")]
     assert len(reported) == 9 and document["summary"]["tunnels_unknown"] >= 1, (
-        "what the silent node would tell is unknown, and not left out"
+        "what the unreachable node would report is unknown, and not left out"
     )
     assert (
         document["verdict"]["value"] == "broken"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fault drills: one broken part does not stop the rest, the run says what failed and fails, and the next plain run heals.
+"""Fault drills: one broken part does not stop the rest, the run reports what failed and fails, and the next plain run heals.
 
 Each drill spoils something that only a run puts right (a peer and a route of each node, the names of each cluster) and then breaks one
 part: what is healthy has to be right again although the run failed.
@@ -238,7 +238,7 @@ def test_a_node_that_cannot_announce_stops_no_other(fabric):
 
 
 def test_a_lock_that_is_taken_away_ends_the_run_by_its_name(fabric):
-    """Without it nothing more may be written; what was done until then is told."""
+    """Without it nothing more may be written; what was done until then is reported."""
     fabric.kubectl("gcp", "-n", "kube-system", "delete", "lease", "multicluster-run-default", "--ignore-not-found")
 
     def steal():
@@ -265,7 +265,7 @@ def test_a_lock_that_is_taken_away_ends_the_run_by_its_name(fabric):
 
 
 def test_all_nodes_lost(fabric):
-    """A wrong key or user: what the clusters' APIs hold converges all the same, and the table tells."""
+    """A wrong key or user: what the clusters' APIs hold converges all the same, and the table reports it."""
     spoil(fabric, nodes=())
     tree = yaml.safe_load(fabric.inventory.read_text())
     for name, group in tree["all"]["children"].items():
@@ -287,7 +287,7 @@ def test_all_nodes_lost(fabric):
     assert_heals(fabric)
 
 
-def test_a_single_playbook_tells_the_same(fabric):
+def test_a_single_playbook_reports_the_same(fabric):
     run = site(fabric, "service_mirror", service_mirror_namespace="nowhere", service_mirror_create_namespace=False)
     assert run.rc == 2 and {row["service_mirror"][:6] for row in table(run).values()} == {"failed"}
     assert set(table(site(fabric, "service_mirror").ok())["aws"]) == {"service_mirror"}

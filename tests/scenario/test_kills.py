@@ -5,7 +5,7 @@
 
 Victims are ansible-playbook with its workers, ansible-playbook alone (its workers go on without it for a while), both while they take
 their lock, modules on nodes, API servers and etcd. Every second one goes over SSH. The run that follows is a plain one that waits for no
-lock, and says nothing of a reboot.
+lock, and has no statement on a reboot.
 
 MCN_KILLS sets how many (6, one of each victim, by itself; 60 in make test-all); MCN_SEED repeats a run, MCN_KILLS_FROM goes on with one.
 """
@@ -60,7 +60,7 @@ def locks():
 
 
 def while_locking(process, generator):
-    """Wait for a moment of taking the lock: the worker that asks for it starts, its file stands, or a little later."""
+    """Wait for a moment of taking the lock: the worker that asks for it starts, its file exists, or a little later."""
     moment, deadline = generator.randrange(3), time.monotonic() + 60
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
     while process.poll() is None and time.monotonic() < deadline:

@@ -86,7 +86,7 @@ def test_a_lying_node_is_refused_by_name_and_the_others_go_on(fabric):
     assert "aws/aws-node-2" in run.out and "outside_grant" in run.out
     peers = fabric.wireguard("gcp-node-1")["kubespan"]["peers"]
     assert len(peers) == len(before) - 1 and all("0.0.0.0/0" not in peer["allowed_ips"] for peer in peers.values())
-    # what aws-node-2 itself says puts it right
+    # what aws-node-2 itself reports puts it right
     play(fabric, "site").ok()
     assert {key: peer["allowed_ips"] for key, peer in fabric.wireguard("gcp-node-1")["kubespan"]["peers"].items()} == {
         key: peer["allowed_ips"] for key, peer in before.items()
@@ -94,7 +94,7 @@ def test_a_lying_node_is_refused_by_name_and_the_others_go_on(fabric):
 
 
 def test_what_another_cluster_takes_of_a_nodes_identity_costs_that_node_nothing(fabric):
-    """The other cluster's API server says that node id, key and address of one of our nodes are its own node's.
+    """The other cluster's API server claims that node id, key and address of one of our nodes are its own node's.
 
     First in a run in which neither of the two hosts takes part, so that only what nodes have confirmed can decide; then in one of all.
     """
@@ -112,7 +112,7 @@ def test_what_another_cluster_takes_of_a_nodes_identity_costs_that_node_nothing(
         assert peers[notes[KEY]]["allowed_ips"] == before[other][notes[KEY]]["allowed_ips"]
         # and again: what was refused once is not forgotten
         assert not play(fabric, "mesh", "--limit", other, node_dataplane_max_deletes=-1).ok().changed
-        # all of them: the hosts' own word puts the liar's node right, and the run says so
+        # all of them: the hosts' own report puts the false node right, and the run reports it
         run = play(fabric, "site").ok()
         said = run.out[run.out.rindex("table of clusters and capabilities") :]
         assert f"mended in this run: refused: gcp/{thief}: key" in said and "all green" in run.out

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster of three leaves and comes back: its nodes have nothing of ours then, and the others' packets notice nothing. Its API: tests/api/test_leave.py."""
+"""A cluster of three leaves and comes back: its nodes have nothing owned then, and the others' packets notice nothing. Its API: tests/api/test_leave.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POD = "aws-node-1-pod-1"
 
 
 def held(fabric, node):
-    """Devices, routes and files of a node that are ours."""
+    """Devices, routes and files of a node that are owned."""
     routes = fabric.sh(node, "sh", "-c", "ip -4 route show table all; ip -6 route show table all")
     places = "/etc/systemd/system /etc/systemd/network /etc/multicluster-network /var/lib/multicluster-network"
     files = fabric.sh(node, "sh", "-c", f"find {places} -type f ! -name 'lab-*' ! -name '*.key' 2>/dev/null; true")
@@ -28,7 +28,7 @@ def held(fabric, node):
 
 
 def notes(fabric, node):
-    """Annotations of ours on a Node."""
+    """Owned annotations on a Node."""
     one = json.loads(fabric.kubectl(node.partition("-")[0], "get", "node", node, "-o", "json"))
     return sorted(
         name for name in one["metadata"].get("annotations") or {} if "semaphore" in name or "multicluster" in name

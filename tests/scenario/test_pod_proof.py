@@ -14,7 +14,7 @@ from test_kubespan import MESH
 
 TOPOLOGY = "dual"
 MODES = {"semaphore": {}, "kubespan": MESH}
-#: A router of the way says nothing where a packet is too big, as behind PPPoE and in some clouds.
+#: A router of the way answers nothing where a packet is too big, as behind PPPoE and in some clouds.
 QUIET = """add table inet quiet
 add chain inet quiet o { type filter hook output priority 0 ; }
 add rule inet quiet o icmp type destination-unreachable drop
@@ -91,7 +91,7 @@ def test_a_trace_without_ends_follows_pods_or_nothing(fabric, variables):
     assert between["verdict"] == ("arrives" if variables else "nothing to follow"), between["table"]
     ways = [row["verdict"] for row in address["flows"] if "10.4.7.10" not in row["source"]]
     assert ways and set(ways) == {"arrives"} and "gcp-node-1" in address["trace"]["nodes"], address["table"]
-    if variables:  # whose watcher sets a device up again
+    if variables:  # with a watcher that sets a device up again
         fabric.sh("gcp-node-1", "nft", DROP)
     else:
         fabric.sh("gcp-node-1", "ip", "link", "set", "wireguard.aws", "down")
@@ -109,7 +109,7 @@ def test_a_trace_without_ends_follows_pods_or_nothing(fabric, variables):
     fabric.play("site", variables=variables).ok()
 
 
-def test_a_node_whose_pods_are_gone_is_not_proven_by_its_own_address(fabric, variables):
+def test_a_node_without_its_pods_is_not_proven_by_its_own_address(fabric, variables):
     """The bridge's address is still there and answers; a reboot brings the pod back, as it does on a real node."""
     fabric.sh("gcp-node-1", "kill", *fabric.sh("gcp-node-1", "pgrep", "-x", "sleep").split())
     red(fabric, variables, "not proven", "gcp-node-1: has no network namespace with an address of its pod ranges")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every pair of nodes, both families and each protocol with real packets; and a plan that says what it cuts off, before it does."""
+"""Every pair of nodes, both families and each protocol with real packets; and a plan that shows what it cuts off, before it does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENDS = {
     "gcp/default/one": "gcp-node-1-pod-1",
     "gcp/default/two": "gcp-node-2-pod-1",
 }
-#: TCP on one port, UDP that echoes on another, UDP that says nothing on a third; both families.
+#: TCP on one port, UDP that echoes on another, UDP that answers nothing on a third; both families.
 SERVER = """
 import select, socket
 tcp = socket.create_server(("::", 8888), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -158,7 +158,7 @@ def test_each_protocol_there_and_back(fabric, family, protocol, port):
     dummy, document = trace(fabric, trace_questions=questions)
     assert document["verdict"] == "arrives" and not document["findings"], reported(document)
     assert {row["verdict"] for row in document["hops"] if row["direction"] == "forward"} == {"ok"}
-    # of who is silent by right no answer leaves the target's node
+    # of who rightly does not answer no answer leaves the target's node
     ends = {
         question["flow"]: next(
             row["where"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the guide says of the conformance suite is what the suite's own report says."""
+"""What the guide has of the conformance suite is what the suite's own report has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
 
-def test_the_guide_says_what_the_report_says():
+def test_the_guide_has_what_the_report_has():
     (report,) = (DOCS / "conformance").glob("mcs-api-*.yaml")
     reported = yaml.safe_load(report.read_text("utf-8"))
     specs = {group["name"]: group["tests"] for group in reported["groups"]}

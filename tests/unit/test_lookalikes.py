@@ -71,7 +71,7 @@ def refuses(parse: t.Callable[[str], t.Any]) -> t.Callable[[str], bool]:
     return refused
 
 
-def says_no(judge: t.Callable[[str], t.Any]) -> t.Callable[[str], bool]:
+def denies(judge: t.Callable[[str], t.Any]) -> t.Callable[[str], bool]:
     return lambda text: not judge(text)
 
 
@@ -110,17 +110,17 @@ PARSERS: dict[str, tuple[str, t.Callable[[str], bool]]] = {
     "network span": ("10.2.0.0/16", refuses(addresses.network_span)),
     "network span v6": ("fd00:2::/64", refuses(addresses.network_span)),
     "network text": ("10.2.0.0/16", refuses(addresses.network_text_and_key)),
-    "endpoint": ("10.66.23.14:51820", refuses(addresses.parse_endpoint)),
+    "endpoint": ("10.66.23.14:51820", denies(addresses.parse_endpoint)),
     "endpoint v6": ("[fd00:2::1]:51820", refuses(addresses.parse_endpoint)),
     "endpoint by name": ("kiosk-5.example.com:51820", refuses(addresses.parse_endpoint)),
-    "plain endpoint": ("10.66.23.14:51820", says_no(addresses.is_plain_endpoint)),
+    "plain endpoint": ("10.66.23.14:51820", denies(addresses.is_plain_endpoint)),
     "decimal": ("1234567890", refuses(strict.parse_decimal)),
     "port": ("51820", refuses(strict.parse_port)),
     "cluster name": ("kiosk-5", refuses(strict.parse_cluster_name)),
     "object name": ("kiosk-5.example", refuses(strict.parse_subdomain)),
     "key": (KEY, refuses(keys.parse_key)),
     "selector": ("disk in (ssd,k5),tier=1,age>15", refuses(selectors.parse_selector)),
-    "node's name": ("kiosk-5", says_no(_listed)),
+    "node's name": ("kiosk-5", denies(_listed)),
     "kilo's endpoint": (
         "10.66.23.14:51820",
         lambda text: refuses(kilo_endpoints.parse_endpoint)(text) or _kilo_is_dns(text),
@@ -153,7 +153,7 @@ PARSERS: dict[str, tuple[str, t.Callable[[str], bool]]] = {
         refuses(lambda text: read_claim("aws", "aws-1", KEY, text, [addresses.parse_network("10.2.1.0/24")])),
     ),
     "annotation": ("kiosk.example.com/5", refuses(lambda text: check_annotations({text: "x"}))),
-    "service's name": ("kiosk-5", says_no(service_names.is_service_name)),
+    "service's name": ("kiosk-5", denies(service_names.is_service_name)),
     "API server": ("https://kiosk-5.example.com:6443", refuses(_access)),
     "proxy": ("socks5://kiosk-5.example.com:1080", refuses(_proxy)),
     "provider's API": ("https://kiosk-5.example.com:6443/v1", refuses(lambda text: JsonApi(text, {}, MANNERS))),

@@ -16,7 +16,7 @@ import pytest
 UTILS = pathlib.Path(__file__).resolve().parents[2] / "plugins" / "module_utils"
 _BASE = ("_values", "_plan")
 _NETLINK = ("_values", "_linux", "_linux/netlink")
-#: Every room and the rooms whose files it may import besides its own: there are no circles, and no exceptions.
+#: Every room and the rooms with files that it may import besides its own: there are no circles, and no exceptions.
 PURE_ROOMS: dict[str, tuple[str, ...]] = {
     "_values": (),
     "_plan": ("_values",),
@@ -176,7 +176,7 @@ def room_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("path", files(*PURE, *EDGES, "_flows"), ids=lambda path: str(path.relative_to(UTILS)))
-def test_a_room_imports_only_what_lies_below_it(path: pathlib.Path) -> None:
+def test_a_room_imports_only_what_is_below_it(path: pathlib.Path) -> None:
     own = room_of(str(path.relative_to(UTILS).parent))
     assert own in ROOMS, "a new room: this test has to list what it may import"
     wrong = []
@@ -198,7 +198,7 @@ def test_rooms_have_no_circles() -> None:
         ready = [
             room for room, below in todo.items() if all(other in done or other.startswith("_module") for other in below)
         ]
-        assert ready, f"these rooms stand above each other: {', '.join(sorted(todo))}"
+        assert ready, f"these rooms are above each other: {', '.join(sorted(todo))}"
         done.update(ready)
         todo = {room: below for room, below in todo.items() if room not in done}
 

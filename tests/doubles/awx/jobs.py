@@ -23,7 +23,7 @@ GROUP_KEYS = ("hosts", "vars", "children")
 
 
 class JobFailed(Exception):
-    """Why a job did not even start, as AWX's field job_explanation says it."""
+    """Why a job did not even start, as AWX's field job_explanation has it."""
 
 
 class Runner:
@@ -62,7 +62,7 @@ class Runner:
         ).stdout.strip()
 
     def inject(self, credentials, place):
-        """(variables of the environment) of the credentials, [(type, inputs)], whose files are made in the folder."""
+        """(variables of the environment) of the credentials, [(type, inputs)], with files that are made in the folder."""
         environment, sandbox = {}, jinja2.sandbox.ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined)
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number, (kind, inputs) in enumerate(credentials):
@@ -145,7 +145,7 @@ class Runner:
 
 
 def tree_of(listed):
-    """Groups with hosts, vars and children, out of what ``ansible-inventory --list`` says."""
+    """Groups with hosts, vars and children, out of what ``ansible-inventory --list`` prints."""
     variables = listed.pop("_meta", {}).get("hostvars", {})
     tree = {}
     for name, group in listed.items():

@@ -146,7 +146,7 @@ class Launcher:
         return self.runner.run(job, tree, credentials, given, lambda process: self._set(job, pid=process.pid))
 
     def _project(self, job):
-        """Before each launch, where the project says so; a job whose project could not be updated does not begin."""
+        """Before each launch, where the project is set so; a job with a project that could not be updated does not begin."""
         project = self.state.rows["projects"][job["project"]]
         if not project.get("scm_update_on_launch") and project.get("status") == "successful":
             return
@@ -205,7 +205,7 @@ class Launcher:
         return self.state.rows[node["job"][0]][node["job"][1]]
 
     def _decided(self, workflow, node):
-        """Whether a node starts now. One whose parents all ended on other ways never does."""
+        """Whether a node starts now. One with parents that all ended on other ways never does."""
         if node["job"] or node["do_not_run"]:
             return False
         parents = [other for other in workflow["nodes"] if any(node["id"] in other[edge] for edge in EDGES)]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Images of real pods, made on this machine under the names that manifests use: an OCI layout in one tar, which containerd imports.
 
-Nothing is pulled. A manifest whose image has a tag that is present is never asked for elsewhere, so what we make stands in for the
+Nothing is pulled. A manifest with an image of a present tag is never asked for elsewhere, so what we make replaces the
 image of that name: the same programs, by Debian instead of by whoever publishes it.
 """
 
@@ -36,7 +36,7 @@ TOOLS = (
 )
 # All that a pod of the role node_access needs, and wireguard-go where the kernel has no WireGuard.
 NODE_POD = ("busybox", "nftables", "python3", "wireguard-go")
-# A sandbox's first process ends when it is told to and takes in the orphans of pods that share their process ids.
+# A sandbox's first process ends when it is asked to and takes in the orphans of pods that share their process ids.
 PAUSE = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done")
 
 

@@ -122,7 +122,7 @@ def main(settings_file: str) -> None:
 
 
 def furnish(root: pathlib.Path, settings: dict[str, t.Any]) -> None:
-    """The node's own files, once, at its first boot: identity, no foreign services, an SSH server."""
+    """The node's own files, once, at its first boot: identity, no services of others, an SSH server."""
     etc = root / "etc"
     for units in (etc / "systemd/system", root / "usr/lib/systemd/system"):
         for wants in units.glob("*.wants"):
@@ -154,7 +154,7 @@ def furnish(root: pathlib.Path, settings: dict[str, t.Any]) -> None:
 
 
 def identify(root: pathlib.Path, settings: dict[str, t.Any]) -> None:
-    """Whose files these are: all that a light node has of its own, alongside the program that Ansible starts there."""
+    """The owner of these files: all that a light node has of its own, alongside the program that Ansible starts there."""
     etc = root / "etc"
     _write(etc / "hostname", settings["name"] + "\n")
     _write(etc / "machine-id", settings["machine_id"])
@@ -172,7 +172,7 @@ def _write(file: pathlib.Path, text: str) -> None:
 
 
 def become_init(root: pathlib.Path, settings: dict[str, t.Any], console: int) -> None:
-    """In the child, process 1 of its namespace: private mounts, then the overlay as the root, then systemd or what stands there."""
+    """In the child, process 1 of its namespace: private mounts, then the overlay as the root, then systemd or what is there."""
     os.setsid()
     os.umask(0o022)
     mount("proc", root / "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)

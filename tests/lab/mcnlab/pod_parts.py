@@ -51,7 +51,7 @@ def ensure() -> PodParts:
     target = cache / f"pods-{_key(desired, coredns)}"
     with (cache / ".pods.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in cache.glob("pods.*"):  # of somebody who was killed: the lock is ours
+        for left in cache.glob("pods.*"):  # of somebody who was killed: we hold the lock
             shutil.rmtree(left)
         if not target.exists():
             with tempfile.TemporaryDirectory(prefix="pods.", dir=cache) as work:
@@ -69,7 +69,7 @@ def coredns_version(module: str) -> str:
 
 
 def _key(desired: tuple[images.Image, ...], coredns: pathlib.Path) -> str:
-    """Changes with what would be made, so that a cache of another clone's is not taken for ours."""
+    """Changes with what would be made, so that a cache of another clone's is not taken for our own."""
     text = (
         repr((desired, RUNTIME_PACKAGES, LEFT_OUT, coredns.parent.name)).encode()
         + pathlib.Path(images.__file__).read_bytes()
@@ -78,7 +78,7 @@ def _key(desired: tuple[images.Image, ...], coredns: pathlib.Path) -> str:
 
 
 def _said(command: list[str]) -> str:
-    """The last line that a builder prints; what it says meanwhile goes to our standard error."""
+    """The last line that a builder prints; what it prints meanwhile goes to our standard error."""
     result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     lines = result.stdout.split()
     if result.returncode or not lines:

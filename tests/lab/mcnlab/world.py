@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What nodes in the world have and a bare network namespace has not: tables of a CNI, a forward policy of drop, strict filters, a family switched off.
 
-A node of a topology file says in ``like`` which of them it has. This is the one place where the lab excludes what the guides tell users to exclude.
+A node of a topology file lists in ``like`` which of them it has. This is the one place where the lab excludes what the guides tell users to exclude.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MASQUERADE, FORWARD_DROP, STRICT_FILTER, NO_IPV6, HOST_NETWORK = (
     "host-network",
 )
 KINDS = (MASQUERADE, FORWARD_DROP, STRICT_FILTER, NO_IPV6, HOST_NETWORK)
-#: As the tables of a CNI, which are none of ours.
+#: As the tables of a CNI, which are none of the collection.
 TABLE = "lab-cni"
 
 
@@ -59,7 +59,7 @@ def _table(topology: Topology, cluster: Cluster, node: Node, family: str) -> str
             f"  {family} saddr {{ {pods} }} accept\n  {family} daddr {{ {pods} }} accept\n }}\n"
         )
     if MASQUERADE in node.like and own:
-        # What leaves the cluster becomes the node's. The other clusters' ranges are left out, as the guide on limits says.
+        # What leaves the cluster becomes the node's. The other clusters' ranges are left out, as in the guide on limits.
         chains.append(
             " chain postrouting {\n  type nat hook postrouting priority srcnat; policy accept;\n"
             f"  {family} saddr {{ {', '.join(own)} }} {family} daddr != {{ {', '.join([*inside, *others])} }} masquerade\n }}\n"

@@ -66,7 +66,7 @@ def read(folder, name, content):
 
 
 def reported(path):
-    """Everything that modules take from an inventory, and what validate says of it, as text."""
+    """Everything that modules take from an inventory, and what validate reports of it, as text."""
     hostvars, groups = inventories.read([path])
     definition = fabric_definition(hostvars, groups)
     said = {
@@ -290,7 +290,7 @@ def play(folder, name, inventory, *arguments):
 
 
 def test_playbooks_run_where_no_cluster_is_a_host(tmp_path):
-    """Somebody who is no node speaks, asks every cluster, and names each in the end; under a limit to nodes nobody does, as ever."""
+    """Somebody who is no node acts, asks every cluster, and names each in the end; under a limit to nodes nobody does, as ever."""
     path = read(
         tmp_path,
         "hosts",

@@ -179,7 +179,7 @@ def test_pods_are_collected_from_whoever_looked_for_them():
     assert collected.pods(given, given) == {"a": ["10.1.0.9", "fd00::9", "10.1.0.10"], "b": ["10.2.0.9"], "d": []}
 
 
-def test_pods_alone_are_no_verification_and_a_probe_that_failed_says_why():
+def test_pods_alone_are_no_verification_and_a_probe_that_failed_reports_why():
     given = hostvars()
     given["gcp-2"]["run.node_dataplane"]["probe"] = {
         "pods": [{"addresses": ["10.4.2.10"]}],
@@ -191,7 +191,7 @@ def test_pods_alone_are_no_verification_and_a_probe_that_failed_says_why():
     assert "gcp-2: could not be verified (failed: cannot probe: no ping)" in judge(given)["problems"]
 
 
-def test_a_pod_that_has_gone_since_others_were_told_of_it_is_held_against_nobody():
+def test_a_pod_that_has_gone_since_others_learned_of_it_is_held_against_nobody():
     given = hostvars()
     probe = given["aws-1"]["run.node_dataplane"]["probe"]
     missed = next(ping for ping in probe["pings"] if ping["node"] == "gcp-2")

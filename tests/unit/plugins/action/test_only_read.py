@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Decision 66: a cluster without nodes alongside clusters with nodes is somebody else's, and nothing is planned for it that no variable asks for."""
+"""Decision 66: a cluster without nodes alongside clusters with nodes is another owner's, and nothing is planned for it that no variable asks for."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def filled(module, nodes, **options):
         ({}, ["aws", "gcp"]),
     ],
 )
-def test_who_is_written_to_where_nobody_says_it(module, name, nodes, written):
+def test_who_is_written_to_where_nobody_sets_it(module, name, nodes, written):
     assert filled(module, nodes)[name] == written
     assert filled(module, nodes, **{name: ["gcp"]})[name] == ["gcp"], "what the user names counts"
     assert filled(module, nodes, **{name: []})[name] == written, (
-        "the roles give an empty list where nobody says anything"
+        "the roles give an empty list where nobody sets anything"
     )
 
 

@@ -36,7 +36,7 @@ def test_a_step_is_one_line_with_what_it_changed():
     assert lines[1].startswith("done after ") and lines[1].endswith(": 7 hosts, 7 changed; nothing failed")
 
 
-def test_what_check_mode_only_plans_is_not_told_as_done():
+def test_what_check_mode_only_plans_is_not_reported_as_done():
     run = (
         Run().play("Look").task("Plan", check_mode=True).result("n1", **changes(link=2)).result("n2", **changes(link=2))
     )
@@ -203,7 +203,7 @@ FAILURES = [
         ({"msg": "no", "failures": [{"cluster": "a\nb"}, 7]}, "run"),
     ],
 )
-def test_who_speaks_for_all_is_not_at_fault(data, who, tmp_path):
+def test_who_acts_for_all_is_not_at_fault(data, who, tmp_path):
     path = tmp_path / "details"
     run = Run(details_file=str(path)).play("p").task("t", run_once=True).result("berlin", "failed", **data)
     reported = [line for line in run.screen.lines if line.startswith("FAILED")]
@@ -213,7 +213,7 @@ def test_who_speaks_for_all_is_not_at_fault(data, who, tmp_path):
     assert reported[0] in path.read_text().splitlines()
 
 
-def test_who_speaks_for_all_and_fails_too_is_named():
+def test_who_acts_for_all_and_fails_too_is_named():
     run = Run().play("p").task("t", run_once=True).result("berlin", "failed", msg="cluster oslo: no route")
     assert (
         run.task("u")
@@ -291,7 +291,7 @@ def test_five_hundred_nodes_fit():
     assert len(run.end()) < 40
 
 
-def test_a_long_step_tells_how_far_it_is(monkeypatch):
+def test_a_long_step_shows_how_far_it_is(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     run = Run().play("Converge").task("Converge")

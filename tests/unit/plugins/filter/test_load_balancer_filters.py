@@ -134,7 +134,7 @@ def test_settings_of_clusters_with_the_facts_of_their_nodes():
     assert load_balancer_settings(hostvars, groups)[0]["bgp_families"] == [6]
     peers[0].update(both_families=True)
     assert load_balancer_settings(hostvars, groups)[0]["bgp_families"] == [4, 6]
-    # a node whose source address FRR finds itself runs as well, though nobody else can be notified of its session
+    # a node with a source address that FRR finds itself runs as well, though nobody else can be notified of its session
     del node["bgp_speaker_source_ip"]
     found = load_balancer_settings(hostvars, groups)[0]
     assert found["bgp_speakers"] == ["n1", "other"] and [row["name"] for row in found["bgp_nodes"]] == ["other"]

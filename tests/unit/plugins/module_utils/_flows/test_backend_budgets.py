@@ -113,7 +113,7 @@ def test_a_wrong_grant_takes_no_cluster_off_its_routers(balancer: str) -> None:
 
 
 @pytest.mark.parametrize("balancer", BALANCERS)
-def test_a_refused_node_loses_its_peers_and_the_run_says_so(balancer: str) -> None:
+def test_a_refused_node_loses_its_peers_and_the_run_reports_it(balancer: str) -> None:
     reported = plan(balancer, SERVICES, NODES[1:], refusals("node", ["n1"]))
     assert (
         gone(reported) == (2, 0)
@@ -125,7 +125,7 @@ def test_a_refused_node_loses_its_peers_and_the_run_says_so(balancer: str) -> No
 
 
 @pytest.mark.parametrize("balancer", BALANCERS)
-def test_nobody_speaks_any_more(balancer: str) -> None:
+def test_nobody_announces_any_more(balancer: str) -> None:
     reported = plan(balancer, SERVICES, [], ())
     assert (
         gone(reported) == (0, 0)

@@ -18,7 +18,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.node i
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import bundle
 
 ROOT = pathlib.Path(persistence.__file__).resolve().parents[2]
-#: The folders whose code may run where there is no Ansible.
+#: The folders with code that may run where there is no Ansible.
 FOLDERS = ("_values/", "_plan/", "_dataplane/", "_linux/", "_mesh/kubespan/", "_flows/node/")
 IMPORT_ALL = """
 import importlib, sys, zipfile
@@ -38,13 +38,13 @@ def archive_fixture(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def members(archive: pathlib.Path) -> set[str]:
-    """The files of ours in it, as paths below module_utils; those that only make folders importable are left out."""
+    """The collection's files in it, as paths below module_utils; those that only make folders importable are left out."""
     names = (name.partition("/")[2] for name in zipfile.ZipFile(archive).namelist())
     return {name for name in names if name and not name.endswith("__init__.py")}
 
 
 def imports_of(name: str) -> t.Iterator[str]:
-    """Files below module_utils that one file imports; every import of ours must be relative."""
+    """Files below module_utils that one file imports; every import of the collection must be relative."""
     package = name.split("/")[:-1]
     for node in ast.walk(ast.parse((ROOT / name).read_text("utf-8"))):
         if isinstance(node, ast.Import):

@@ -13,12 +13,12 @@ from ansible_collections.multicluster.network.plugins.module_utils._linux.files 
 
 
 class Killed(BaseException):
-    """As SIGKILL: nothing of ours catches it."""
+    """As SIGKILL: no code of the collection catches it."""
 
 
 @pytest.fixture
 def begun(monkeypatch, tmp_path):
-    """Every path of ours in a folder of the test, and an init that starts what it is told to; gives the commands."""
+    """Every path of the collection in a folder of the test, and an init that starts what it is asked to; gives the commands."""
     words = []
     for module, names in (
         (speaker, ("CODE", "UNIT", "FOLLOWER_UNIT", "STATE", "UNFINISHED")),

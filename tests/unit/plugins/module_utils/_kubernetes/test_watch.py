@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a hostile or broken API server may send in a watch: an error with a word, never an exception of Python's, never a wrong change."""
+"""What a hostile or broken API server may send in a watch: an error with a reason, never an exception of Python's, never a wrong change."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_rows_come_whole_whatever_the_parts():
 
 
 def follower(monkeypatch, outcomes, **more):
-    """A Follower whose server gives these outcomes, one a watch; returns what it told and when it paused."""
+    """A Follower with a server of these outcomes, one a watch; returns what it reported and when it paused."""
     stop, reported, pauses, heard = threading.Event(), [], [], []
 
     class Stop:
@@ -130,7 +130,7 @@ def test_hostile_metadata_does_not_stop_it(monkeypatch):
 
 
 def test_what_rows_add_up_to_is_bounded(monkeypatch):
-    """A cluster that tells of new objects for ever is listed again, and a list has bounds."""
+    """A cluster that reports new objects for ever is listed again, and a list has bounds."""
     rows = [
         {"type": "ADDED", "object": {"metadata": {"name": str(number)}}, "bytes": Limits().list_bytes // 4}
         for number in range(9)

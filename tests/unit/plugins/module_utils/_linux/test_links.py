@@ -31,7 +31,7 @@ def sent_fixture(monkeypatch):
 
 
 def theirs(kind, message):
-    """A body of ours as pyroute2 decodes it."""
+    """A body of the collection as pyroute2 decodes it."""
     number, flags, body = message
     read = kind(struct.pack("=IHHII", 16 + len(body), number, flags, 1, 0) + body)
     read.decode()
@@ -56,7 +56,7 @@ def test_a_new_link(name, kind):
 
 
 @pytest.mark.parametrize("up, flags, change", [(True, 1, 1), (False, 0, 1), (None, 0, 0)])
-def test_a_change_says_only_what_is_given(sent, up, flags, change):
+def test_a_change_has_only_what_is_given(sent, up, flags, change):
     links.change_link(7, up=up)
     links.change_link(7, mtu=1420, txqueuelen=0, alias="multicluster.network/f", up=up)
     for message, expected in zip(
@@ -90,7 +90,7 @@ def test_an_address(text, add, index):
     assert (read["index"], read["prefixlen"], read["scope"]) == (index, interface.network.prefixlen, 0)
     for name in ("IFA_LOCAL", "IFA_ADDRESS"):
         assert ipaddress.ip_address(read.get_attr(name)) == interface.ip
-    # the kernel itself says that an address without a lifetime is permanent
+    # the kernel itself reports that an address without a lifetime is permanent
     assert links.decode_address(sent[0][2]) == (index, links.Address(text, "global", permanent=False))
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Addresses that are in use, wherever they stand, are not changed by anything but the wish to renumber."""
+"""Addresses that are in use, wherever they are, are not changed by anything but the wish to renumber."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_address_of_the_status_alone_is_left_where_nobody_adopts():
     assert mine.reason == "adoptable" and "load_balancers_adopt: true" in mine.message and "192.0.2.5" in mine.message
     other = refused(service(ingress=("198.51.100.5",)), adopt=True)
     assert other.reason == "outside_grant" and "load_balancers_renumber: [198.51.100.5/32]" in other.message
-    # also where another one is reserved for it, and where a name or two addresses stand there
+    # also where another one is reserved for it, and where a name or two addresses are there
     assert "192.0.2.1 is reserved for it" in refused(service(ingress=("198.51.100.5",)), [reserved()]).message
     assert "load_balancers_renumber: true" in refused(service(hosts=("lb.example.org",))).message
     assert refused(service(ingress=("192.0.2.5", "2001:db8::5")), adopt=True).reason == "outside_grant"
@@ -89,7 +89,7 @@ def test_adoption_writes_the_same_address_down():
     assert steps(service(ingress=("192.0.2.2",)), two)[0] == ("set_service_ip", "192.0.2.2")
 
 
-def test_a_report_of_ours_of_another_services_address_is_stale():
+def test_an_own_report_of_another_services_address_is_stale():
     stale = service("old", ingress=("192.0.2.1",), reported=True)
     assert [step[0] for step in steps(stale, [reserved()])][:2] == ["reserve", "set_service_ip"]
     shared = stale._replace(annotations={"metallb.io/allow-shared-ip": "k"})
@@ -104,7 +104,7 @@ def test_what_others_reported_is_not_overwritten():
     assert [step[0] for step in steps(alongside, [reserved(address="203.0.113.9")])] == [
         "map",
         "report",
-    ]  # it was ours to report
+    ]  # we had reported it
     # one of two addresses is no reason to drop the other
     assert [step[0] for step in steps(service(address="192.0.2.5", ingress=("192.0.2.5", "2001:db8::5")))] == ["map"]
 

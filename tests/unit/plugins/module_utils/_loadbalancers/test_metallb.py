@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""MetalLB's configuration: ours changes, everybody else's comes out byte for byte."""
+"""MetalLB's configuration: the owned part changes, everybody else's comes out byte for byte."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def none(config):
         "peers: []  # mine\nx: {}\n",
     ],
 )
-def test_ours_in_changed_and_out(text, tracking):
+def test_owned_in_changed_and_out(text, tracking):
     options = mc.Options(tracking)
     written = run(text, options, both)
     document = yaml.safe_load(written)
@@ -183,7 +183,7 @@ def test_any_change_of_items_keeps_the_lines_of_the_others(old, new, indent):
         assert written.count("# kept") == len(old)
 
 
-def test_foreign_things_stay():
+def test_unowned_things_stay():
     user = {
         "my-asn": 1,
         "peer-asn": 2,
@@ -281,7 +281,7 @@ def test_resources_come_settle_and_go(tracking, peers):
     assert list(made.objects.values()) == [unowned]
 
 
-def test_resources_refuse_what_is_not_ours():
+def test_resources_refuse_what_is_not_owned():
     taken = [{"kind": "IPAddressPool", "metadata": {"name": "default.web"}, "spec": {"addresses": ["10.0.0.0/24"]}}]
     made = mr.Resources(taken, mr.Options())
     refused = made.sync_services({WEB: ["147.75.10.1/32"], API: ["147.75.10.2/32"]})

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Hostile claims are refused with the right word while everybody else stays in the mesh."""
+"""Hostile claims are refused with the right reason while everybody else stays in the mesh."""
 
 from __future__ import annotations
 
@@ -38,12 +38,10 @@ def expand(value: t.Any) -> t.Any:
 
 
 def read(row: t.Any) -> Claim:
-    """A claim from what an API server says of a node, as the plan of the mesh reads it."""
+    """A claim from what an API server has of a node, as the plan of the mesh reads it."""
     said = row if isinstance(row, dict) else {}
     names = said.get("cluster"), said.get("node")
-    read_claim(
-        *names, Pending("any"), None, [ANY_RANGE]
-    )  # whose it is comes first: everything else is said of that node
+    read_claim(*names, Pending("any"), None, [ANY_RANGE])  # the owner comes first: everything else is said of that node
     ranges = pod_cidrs_of({"podCIDRs": said.get("allowed_ips")})
     return read_claim(*names, said.get("public_key"), said.get("endpoint"), ranges)
 

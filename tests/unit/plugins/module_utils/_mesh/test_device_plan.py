@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whose link it is, what to set, in which order (semaphore 3.2, 3.6)."""
+"""The owner of a link, what to set, in which order (semaphore 3.2, 3.6)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_addresses_are_flushed_and_ipv6_left_alone():
         (dict(LINK, kind="", implementation=None, alias=None), "not_ours"),
     ],
 )
-def test_foreign_links_are_left_alone(link, reason, state):
+def test_unowned_links_are_left_alone(link, reason, state):
     planned = plan(actual(link), state=state, alias="multicluster.network/east")
     assert not planned.changed and planned.work == {} and [r.reason for r in planned.refused] == [reason]
     adopted = plan(actual(link), state=state, alias="multicluster.network/east", adopt=True)
@@ -155,7 +155,7 @@ def test_a_device_that_is_not_understood(change, reason):
     assert error.value.reason == reason
 
 
-def test_what_nobody_says_is_the_default():
+def test_what_nobody_sets_is_the_default():
     assert parse_device({"name": "wg0"}) == Device("wg0")
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What Kilo takes from its own Nodes: keepalive, the address it sends from, and its own word for an endpoint."""
+"""What Kilo takes from its own Nodes: keepalive, the address it sends from, and its own annotation for an endpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def mesh(**of_us: t.Any) -> list[dict[str, t.Any]]:
 
 
 @pytest.mark.parametrize("of_us, seconds", [({"persistentKeepalive": 20}, "20"), ({"endpoint_policy": "roam"}, "25")])
-def test_a_cluster_with_keepalive_is_told_that_its_nodes_send_none_or_gets_it_on_its_nodes(
+def test_a_cluster_with_keepalive_is_notified_that_its_nodes_send_none_or_gets_it_on_its_nodes(
     of_us: t.Any, seconds: str
 ) -> None:
     plan = planned(nodes(), None, mesh(**of_us))
@@ -40,7 +40,7 @@ def test_a_cluster_with_keepalive_is_told_that_its_nodes_send_none_or_gets_it_on
     )
 
 
-def test_a_node_that_sends_from_its_endpoint_is_reported_and_mended_on_request() -> None:
+def test_a_node_that_sends_from_its_endpoint_is_reported_and_fixed_on_request() -> None:
     found = nodes()
     found["eu"][0]["annotations"][G + "internal-ip"] = "198.51.20.1/24"
     plan = planned(found)
@@ -121,7 +121,7 @@ def test_private_endpoints_of_kilo_count_on_request_only() -> None:
         )
 
 
-def test_a_cluster_that_nobody_can_reach_fails_the_run_and_says_what_to_write() -> None:
+def test_a_cluster_that_nobody_can_reach_fails_the_run_and_reports_what_to_write() -> None:
     plan = planned(internal_only("192.168.30.%d:51820"))
     message = plan.isolated["us"]
     assert reasons(plan) == {("us/us-1", "NodeNoEndpoint"), ("us/us-2", "NodeNoEndpoint")} and set(plan.isolated) == {

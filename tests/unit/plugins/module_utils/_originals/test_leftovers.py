@@ -38,7 +38,7 @@ def named(found):
     return {(one.kind, one.name) for one in found}
 
 
-def test_what_the_originals_of_a_cluster_leave():
+def test_what_upstream_programs_of_a_cluster_leave():
     found = leftovers("aws", CONFIGURED["aws"])
     assert {
         ("DaemonSet", "semaphore-wireguard"),
@@ -85,7 +85,7 @@ def test_what_another_workload_uses_as_well_is_not_theirs():
     assert named(leftovers("aws", [original, user])) == {("Deployment", "policy"), ("ConfigMap", "seen")}
     # of the same name elsewhere it is another one
     assert len(leftovers("aws", [original, dict(user, metadata={"name": "shop", "namespace": "shop"})])) == 5
-    # its pods have a container of somebody else's
+    # its pods have a container of another owner
     assert leftovers("aws", [workload("both", containers=[*mine, {"name": "two", "image": "shop"}])]) == []
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Hostile endpoints and ports are left out with the right word, while everything else of the Service stays."""
+"""Hostile endpoints and ports are left out with the right reason, while everything else of the Service stays."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_host_network_can_be_switched_off():
     assert kept(groups) == ["10.2.0.1"] and refusals[0].reason == "host_network_in_clear"
 
 
-def test_what_a_cluster_says_of_its_api_server_binds_only_itself():
+def test_what_a_cluster_claims_of_its_api_server_binds_only_itself():
     """gcp claims that an address of aws is its API server: aws may mirror it all the same."""
     assert check_groups([group("10.2.3.19")], "aws", "l", guard())[1] == []
 

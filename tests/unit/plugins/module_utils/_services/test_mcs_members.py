@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a member cluster says of imports, which we once wrote into it, is a claim like any other: it decides nothing in other clusters."""
+"""What a member cluster has of imports, which we once wrote into it, is a claim like any other: it decides nothing in other clusters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def edited(world, cluster):
     return copy.deepcopy(world.objects[cluster][touched.IMPORTS][WEB])
 
 
-def test_while_one_is_away_no_other_decides_what_stands_elsewhere():
+def test_while_one_is_away_no_other_decides_what_exists_elsewhere():
     world = world_of_three()
     forged = edited(world, "aws")
     forged["spec"].update(type="Headless", ports=[{"name": "http", "port": 1, "protocol": "TCP"}])
@@ -51,7 +51,7 @@ def test_while_one_is_away_no_other_decides_what_stands_elsewhere():
     assert joined.part(heres["gcp"]).merged[WEB].held == {"merit"} and plans["gcp"].writes == []
 
 
-def test_while_one_is_away_what_stands_in_each_cluster_decides_there():
+def test_while_one_is_away_what_exists_in_each_cluster_decides_there():
     world = world_of_three()
     other = edited(world, "gcp")
     other["spec"]["ports"].append({"name": "dns", "port": 53, "protocol": "UDP"})
@@ -66,7 +66,7 @@ def test_while_one_is_away_what_stands_in_each_cluster_decides_there():
 
 
 def test_a_part_that_another_cluster_made_up_keeps_nothing_elsewhere():
-    """A slice in aws says that merit has a part in what it never exported."""
+    """A slice in aws claims that merit has a part in what it never exported."""
     world = world_of_three()
     world.put("merit", touched.EXPORTS, WEB, None)
     world.apply(*world.whole())
@@ -92,7 +92,7 @@ def test_a_part_that_another_cluster_made_up_keeps_nothing_elsewhere():
 
 
 def test_who_decided_first_is_what_most_clusters_remember():
-    """One that remembers otherwise would decide by its own word. Of two that are remembered equally often, the older export decides."""
+    """One that remembers otherwise would decide by its own memory. Of two that are remembered equally often, the older export decides."""
     world = world_of_three(keep_first=True)
     assert world.whole()[1].merged[WEB].winner == "aws"
     for noted, winner in (

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Nodes, clusters and plans only make claims: whatever stands in the place of whatever, there is a report, on plain lines, and no exception."""
+"""Nodes, clusters and plans only make claims: whatever is in the place of whatever, there is a report, on plain lines, and no exception."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.refus
 from hypothesis import given, settings, strategies as st
 from trace_worlds import World
 
-#: What stands where something else should.
+#: What is where something else should.
 STRANGE = st.one_of(
     st.sampled_from(
         [
@@ -110,7 +110,7 @@ def test_nodes_may_say_anything(data: t.Any) -> None:
     world = World({"aws": 1, "gcp": 1}, data.draw(st.booleans()))
     plan, results = world.trace("aws-0", "gcp-0", data.draw(st.sampled_from(["icmp", "tcp"])))
     host = data.draw(st.sampled_from(["aws-0", "gcp-0"]))
-    # the plan is our own; the rows' names are what a node says of itself
+    # the plan is our own; the rows' names are what a node states of itself
     results[host] = spoiled(data.draw, results[host])
     plain(report.build(plan, results, {}))
 

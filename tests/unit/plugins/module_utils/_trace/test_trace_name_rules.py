@@ -113,7 +113,7 @@ def ask(corefile: str | None, name: str, **more: t.Any) -> tuple[str, tuple[str,
         (ROOT, "example.org", "name_unknown"),
     ],
 )
-def test_a_corefile_says_what_becomes_of_a_name(corefile: str | None, name: str, cause: str) -> None:
+def test_a_corefile_shows_what_becomes_of_a_name(corefile: str | None, name: str, cause: str) -> None:
     assert ask(corefile, name)[0] == cause
 
 
@@ -285,7 +285,7 @@ def test_the_server_of_a_cluster_is_the_service_that_its_pods_have() -> None:
         ({"outcome": "failed", "detail": "\x1b[31m" + "x" * 999}, "dns_fails", "?[31mxx"),
     ],
 )
-def test_what_the_server_says_is_held_against_the_objects(said: dict[str, t.Any], cause: str, words: str) -> None:
+def test_what_the_server_answers_is_held_against_the_objects(said: dict[str, t.Any], cause: str, words: str) -> None:
     built = resolved(trace_of(), **said)
     rows = [row for row in built["hops"] if row["command"].startswith("dig")]
     assert [row["verdict"] for row in rows] == ["differs" if cause else "ok"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a verification follows: the first silent pair of pods of each pair of nodes, and what is said of it then."""
+"""What a verification follows: the first unreachable pair of pods of each pair of nodes, and what is said of it then."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PINGS = {
 }
 
 
-def test_the_first_silent_pair_of_each_pair_of_nodes():
+def test_the_first_unreachable_pair_of_each_pair_of_nodes():
     found = pairs.failing(PINGS, 3)
     assert [(row["host"], row["address"], row["target_host"], row["target"]) for row in found] == [
         ("a1", "10.2.3.10", "g1", "10.4.7.10"),
@@ -66,7 +66,7 @@ def test_an_address_that_is_none_is_refused():
         )
 
 
-def test_what_a_trace_found_stands_behind_the_pair_that_it_followed():
+def test_what_a_trace_found_is_behind_the_pair_that_it_followed():
     found = {"a1": {"drift": {}, "probe": {"pings": PINGS["a1"]}}, "g1": {"why": "unreachable"}}
     finding = {
         "flow": "0",

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ends of a trace where no Pod object tells of a pod: those that kernels have, and never a node in place of one."""
+"""Ends of a trace where a pod has no Pod object: those that kernels have, and never a node in place of one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_an_object_comes_before_what_a_kernel_has() -> None:
     assert ways(trace(pods=SEEN, objects=[pod]))[0] == ("10.2.3.99", "10.4.7.10")
 
 
-def test_a_node_never_stands_in_for_a_pod() -> None:
+def test_a_node_never_replaces_a_pod() -> None:
     found = trace()
     assert not found["flows"] and not found["nodes"] and verdict(found) == "nothing to follow"
     assert [row["text"].split(" has ")[0] for row in found["names"]] == ["aws-1", "gcp-1"]
@@ -121,7 +121,7 @@ def test_an_address_that_a_kernel_calls_a_pods_is_known() -> None:
 def test_no_run_of_the_mesh_is_advised_for_a_hosts_own_packets(
     cause: str, pods: t.Any, mesh: Mesh, clusters: t.Any, of_a_host: bool
 ) -> None:
-    """A client on the host's network was told to run the mesh again, which changes nothing for it."""
+    """A client on the host's network was advised to run the mesh again, which changes nothing for it."""
     finding = Finding("0", cause, "forward", "gcp-1", "lacks it", "run the mesh again on gcp-1", "", "proven")
     flow = Flow("0", Packet(4, 1, 2, "icmp", None), "aws-1", "gcp-1", *pods, "", frozenset())
     given = report.of_a_host(finding, flow, mesh, clusters)
