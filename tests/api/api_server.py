@@ -37,7 +37,7 @@ BUILD = pathlib.Path(__file__).resolve().parents[1] / "lab" / "build-kubernetes"
 
 @functools.cache
 def programs() -> pathlib.Path:
-    """The folder of the Kubernetes programs, chosen as for the lab (KUBERNETES), not built. Raises RuntimeError that says how to get it."""
+    """The folder of the Kubernetes programs, chosen as for the lab (KUBERNETES), not built. Raises RuntimeError that explains how to get it."""
     done = subprocess.run([str(BUILD), "--cached"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
@@ -95,7 +95,7 @@ class ApiServer:
         more: t.Sequence[str] = (),
         users: t.Sequence[str] = (),
     ) -> None:
-        """``users``: further accounts that may do everything, each with a token of its own (token_of), and told apart in the audit log."""
+        """``users``: further accounts that may do everything, each with a token of its own (token_of), and distinguished in the audit log."""
         self.folder = folder
         self.services, self.more = services, list(more)
         self.users = ("tester", *users)

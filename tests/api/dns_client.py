@@ -25,7 +25,7 @@ class Record(t.NamedTuple):
 
 
 class Answer(t.NamedTuple):
-    """``denied_for``: seconds for which that there is nothing may be remembered, None where no SOA says so."""
+    """``denied_for``: seconds for which that there is nothing may be remembered, None where no SOA has it."""
 
     code: str
     question: str

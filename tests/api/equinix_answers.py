@@ -226,7 +226,7 @@ def judge(program, rows):
     """What a program of others, given by its path, has against the rows: names -> problems, and nothing for a row that it decodes.
 
     It is called with the path of a file like the recorded one, and answers one JSON object a line: ``name``, and ``problem`` or an empty text. A row
-    with an operation that it says nothing of was not decoded.
+    with an operation that it does not mention was not decoded.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
         file.write(json.dumps(rows))

@@ -113,7 +113,7 @@ def endpoints(namespace, name, *ips, labels=None, not_ready=(), ports=None):
 
 
 def in_zone(zone):
-    """How an endpoint of a slice says its zone."""
+    """How an endpoint of a slice gives its zone."""
     return {"zone": zone} if slices_version().endswith("/v1") else {"topology": {"topology.kubernetes.io/zone": zone}}
 
 

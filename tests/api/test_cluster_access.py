@@ -125,7 +125,7 @@ def test_rotation_overlaps_and_absent_ends_tokens(server, accounts, tmp_path):
     assert not cluster_token.run(token_request(server, path, state="absent"))["changed"]
 
 
-def test_a_foreign_file_stays(server, accounts, tmp_path):
+def test_an_unowned_file_stays(server, accounts, tmp_path):
     path = tmp_path / "config"
     path.write_text("apiVersion: v1\nkind: Config\n")
     result = cluster_token.run(token_request(server, path))

@@ -70,7 +70,7 @@ def test_what_is_there_is_shown_and_nothing_is_written(fluentd, tmp_path):
     assert line in (tmp_path / "p.prom").read_text().splitlines()
 
 
-def test_a_foreign_edit_and_a_deletion_have_their_owners(fluentd, tmp_path):
+def test_an_edit_of_others_and_a_deletion_have_their_owners(fluentd, tmp_path):
     two = fluentd
     two.run(mirror_as="endpoints")
     look(two, tmp_path, services=two.run(check=True, mirror_as="endpoints"))

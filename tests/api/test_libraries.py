@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-#: Blocks the library if its argument says so, then lists nodes.
+#: Blocks the library if its argument is so, then lists nodes.
 PROGRAM = """
 import json, sys
 given = json.load(sys.stdin)
@@ -39,7 +39,7 @@ def asked(access, library, imported):
 
 @pytest.fixture
 def by_program(server, tmp_path):
-    """Access by a kubeconfig whose program prints the token."""
+    """Access by a kubeconfig with a program that prints the token."""
     config = server.kubeconfig()
     version = "client.authentication.k8s.io/v1beta1"
     token = config["users"][0]["user"].pop("token")

@@ -182,7 +182,7 @@ def test_from_the_first_look_to_the_last(pair, fabric):
 
 
 @pytest.mark.parametrize("own", ["aws", "gcp"])
-def test_a_cluster_says_where_its_corefile_is(pair, fabric, own):
+def test_a_cluster_shows_where_its_corefile_is(pair, fabric, own):
     """Variables on the host of one cluster count for that one, the one at which the role runs (aws) included."""
     found = yaml.safe_load((fabric / "hosts.yml").read_text())
     found["all"]["vars"]["multicluster_capabilities"] = ["coredns_rewrite"]

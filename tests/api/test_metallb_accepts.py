@@ -144,7 +144,7 @@ def test_configurations(text, options):
     )
     found = accepted(full)
     owned = {name: pool for name, pool in found["pools"].items() if name not in before["pools"]}
-    # nothing of it is handed out by MetalLB itself, and every pool has MetalLB's own advertisement of single addresses
+    # nothing of it is assigned by MetalLB itself, and every pool has MetalLB's own advertisement of single addresses
     assert owned == {
         name: {"protocol": "bgp", "auto_assign": False, "addresses": [network], "advertisements": 1}
         for name, network in (("default/a", NETWORKS[0]), ("default/b,default/c", NETWORKS[1]))

@@ -87,7 +87,7 @@ class Recorded:
         urllib.request.urlopen(request, timeout=20).close()
 
     def again(self):
-        same(said(self.stages["returned"]["aws"]), self.balanced, "the original left something else when it ran")
+        same(said(self.stages["returned"]["aws"]), self.balanced, "upstream left something else when it ran")
 
 
 @pytest.mark.parametrize("mode", sorted(MODES))

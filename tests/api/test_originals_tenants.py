@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A tenant as apinetlet wrote it: taken over, changed in every way, given back, and what the original applies then changes nothing."""
+"""A tenant as apinetlet wrote it: taken over, changed in every way, given back, and what upstream applies then changes nothing."""
 
 from __future__ import annotations
 

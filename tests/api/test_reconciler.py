@@ -77,7 +77,7 @@ def test_a_change_is_written_and_nothing_else_is_asked(kept):
     asked = [row for row in two.asked(mark)["gcp"] if row[0] not in ("get", "watch") and "/leases/" not in row[1]]
     assert [row[0] for row in asked] == ["patch"], asked
     assert [row for row in two.writes(mark)["aws"] if "/leases/" not in row[1]][1:] == [], (
-        "the test's own write, and none of ours"
+        "the test's own write, and none of the service"
     )
 
 
@@ -92,7 +92,7 @@ def test_new_services_relabelled_ones_and_deleted_ones(kept):
     until(lambda: two.names("gcp", "Endpoints") == [FLUENTD])
 
 
-def test_the_end_is_what_a_run_from_scratch_says(kept):
+def test_the_end_is_what_a_run_from_scratch_gives(kept):
     two = kept.two
     for number in range(30):
         two.put("aws", service("sys-log", f"s{number}"), endpoints("sys-log", f"s{number}", PODS[number % 3]))

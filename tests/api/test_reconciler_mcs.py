@@ -137,7 +137,7 @@ def test_a_cluster_that_goes_away_and_comes_back(pair, fault):
             )
             until(
                 lambda: nothing_to_do(pair), 40
-            )  # what it says of the exports that were made anew comes after their slices
+            )  # its status of the exports that were made anew comes after their slices
     finally:
         revive(pair.servers["aws"])
         wire.close()

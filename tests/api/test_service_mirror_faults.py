@@ -54,7 +54,7 @@ def converges(two, desired):
 def test_while_mirrors_are_made(dozen, name):
     with Faulty(dozen.servers["gcp"], FAULTS[name]) as relay:
         result = through(dozen, relay, name)
-    # the failed run told what it did not do
+    # the failed run reported what it did not do
     assert name in OUTLIVED or result["failures"] or result["refused"], result
     converges(dozen, EVERYTHING)
 

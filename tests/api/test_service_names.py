@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Services whose names begin with a digit, which API servers take from Kubernetes 1.36 on. Names made of them are taken by every release."""
+"""Services with names that begin with a digit, which API servers take from Kubernetes 1.36 on. Names made of them are taken by every release."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAME = "1web"
 
 
 def takes_digits(made) -> bool:
-    """Whether this API server itself takes a Service whose name begins with a digit."""
+    """Whether this API server itself takes a Service with a name that begins with a digit."""
     try:
         made.put("aws", service("shop", NAME, labels={}))
     except Invalid:

@@ -105,7 +105,7 @@ def test_dns(server, account):
         assert coredns.run(dict(request, name="other"))["failures"][0]["reason"] == "forbidden"
         with pytest.raises(Forbidden):
             Client(parse_access(request["clusters"][0])).delete(MAPS + "/coredns")
-        # a neighbour whose Corefile is its own business is asked for nothing; its account could not answer
+        # a neighbour that keeps its own Corefile is asked for nothing; its account could not answer
         both = dict(request, clusters=[request["clusters"][0], account("network_sets_read", "aws")])
         assert [row["cluster"] for row in coredns.run(both)["failures"]] == ["aws"]
         for more in ({}, {"state": "absent"}):

@@ -302,7 +302,7 @@ def test_one_runner_at_a_time(lab):
     while lease_version(lab) == seen:  # it is renewed, so it never counts as abandoned
         assert time.monotonic() < deadline
         time.sleep(0.2)
-    # a run that dies without a word: nobody renews, and the next takes over
+    # a run that dies without notice: nobody renews, and the next takes over
     first._stop.set()
     first._thread.join()
     second.acquire(120.0)

@@ -43,7 +43,7 @@ def kubeconfig(server):
 
 @pytest.fixture
 def inventory(lab, tmp_path):
-    """The folder of an inventory whose accounts have the capabilities' rights only."""
+    """The folder of an inventory with accounts that have the capabilities' rights only."""
     hosts = {}
     for side, name in NAMES.items():
         admin = dict(lab.servers[side].access(name))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The account of traces reads what a trace needs and writes nothing, and preflight says what another access lacks."""
+"""The account of traces reads what a trace needs and writes nothing, and preflight reports what another access lacks."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_a_server_that_has_not_loaded_the_corefile_is_reported(nodes, server_of_
     assert names_of(built) == [("dns_differs", "differs")] and "coredns_rewrite" in built["findings"][0]["mend"]
 
 
-def test_a_silent_server_and_one_that_fails_are_reported(nodes, server_of_names):
+def test_an_unresponsive_server_and_one_that_fails_are_reported(nodes, server_of_names):
     text, dummy = server_of_names()
     corefile(nodes, text)
     found = ask(nodes, NAME, port=8888)

@@ -183,7 +183,7 @@ def test_a_name_needs_its_rewrite(nodes):
     )
     assert FLUENTD + "." + NAMESPACE + ".svc.cluster.local" in " ".join(row["text"] for row in found["trace"]["names"])
     assert causes(ask(nodes, "nobody.sys-log.svc.cluster.aws", port=8888)) == [("name_unknown", "gcp")]
-    # a Corefile that cannot be read says nothing of ours
+    # a Corefile that cannot be read has no evidence of an owned part
     corefile(nodes, "{ {\n")
     assert causes(ask(nodes, name, port=8888)) == [("rewrite_missing", "gcp")]
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A running AWX: everything is loaded twice, then a job, the workflow in slices, a sliced job and the workflow with approval are launched.
 
-The fabric that AWX's inventory names is really converged. ``tests/run awx`` says what to give; see also the guide on AWX.
+The fabric that AWX's inventory names is really converged. ``tests/run awx`` lists what to give; see also the guide on AWX.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def make_credentials(awx, site):
 
 
 def test_everything_is_loaded_and_a_second_time_nothing_changes(awx, site):
-    awx.load(site)  # credential types, which the credentials need; templates whose credentials are missing are named
+    awx.load(site)  # credential types, which the credentials need; templates without their credentials are named
     make_credentials(awx, site)
     code, shown = awx.load(site)
     assert code == 0, shown

@@ -101,7 +101,7 @@ def python(text, ask):
 
 
 def run_flow(name, request, **more):
-    """One run of a flow, which must not have failed. ``more``: what its module tells it besides the options."""
+    """One run of a flow, which must not have failed. ``more``: what its module gives it besides the options."""
     answer = python(DRIVER, {"flow": name, "request": request, "more": more})
     if answer["result"]["failures"]:
         raise SystemExit(f"the run failed: {answer['result']['failures'][:3]}")

@@ -79,7 +79,7 @@ class Chromium:
             part = os.read(self._read, 1 << 20) if ready else b""
             if not part:
                 log = pathlib.Path(self.folder, "log").read_text(errors="replace")
-                raise AssertionError("the browser says nothing:\n" + log[-3000:])
+                raise AssertionError("the browser prints nothing:\n" + log[-3000:])
             self._buffer += part
         message, dummy, self._buffer = self._buffer.partition(b"\0")
         return json.loads(message)
@@ -154,7 +154,7 @@ class Page:
         return answer["result"].get("value")
 
     def numbers(self):
-        """Every number that says which one it is: {key: [value]}; one that is nothing has None."""
+        """Every number by its labels: {key: [value]}; one that is nothing has None."""
         rows = json.loads(
             self.value('JSON.stringify([...document.querySelectorAll("[data-k]")].map(e=>[e.dataset.k,e.dataset.v]))')
         )

@@ -204,7 +204,7 @@ def kilo(group: str, vector: Vector, answer: t.Any) -> Verdict:
 
 #: The only words of errors that the file uses as far as it is known; its conventions and the specification name none.
 _KUBESPAN_ERRORS = ("invalid_mac", "invalid_filter")
-#: Groups whose vectors ask for a part of the fields; in all others a field that is missing is empty.
+#: Groups with vectors that ask for a part of the fields; in all others a field that is missing is empty.
 _KUBESPAN_SELECTED = ("nft_targets", "mss_clamp", "fwmark", "ip_rules", "affiliate_merge", "config")
 #: Fields of which a vector names what it asks for; all others are whole.
 _KUBESPAN_PARTS = ("effective", "effective_subset", "loaded")

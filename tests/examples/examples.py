@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The examples of modules and filters, as they stand in their documentation, and the playbooks that run them.
+"""The examples of modules and filters, as they are in their documentation, and the playbooks that run them.
 
-A context (contexts/NAME.yml) gives an example what it takes for granted, and says what it has to achieve:
+A context (contexts/NAME.yml) gives an example what it takes for granted, and states what it has to achieve:
 
     node: true            it is for a node; otherwise it runs on the controller
     host: aws-node-1      the host of the inventory that the play names (the controller)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where examples run: a lab whose two clusters they name, its nodes, and a controller with files of its own.
+"""Where examples run: a lab of the two clusters that they name, its nodes, and a controller with files of its own.
 
 The controller is a process in the lab's underlay, where the API servers, the addresses 10.0.0.1 to 10.0.0.3 and a provider's
 API are found, over copies of /etc, /usr/local and /var that are gone with it. So examples may name the paths that people use.

@@ -121,7 +121,7 @@ def test_filter(runs, name):
 
 
 def test_inventory(place):
-    """The files of the example, side by side as it says."""
+    """The files of the example, side by side as it has them."""
     files = examples.files_of(
         examples.documented(examples.REPOSITORY / "plugins" / "inventory" / "cluster_nodes.py")["EXAMPLES"]
     )
@@ -129,5 +129,5 @@ def test_inventory(place):
     hosts = place.inventory_of(files)
     # the other cluster's node has addresses of a provider by now
     assert hosts["gcp_nodes"]["hosts"] == ["gcp-node-1"], hosts
-    # what a cluster says is marked as no template
+    # what a cluster returns is marked as no template
     assert hosts["_meta"]["hostvars"]["gcp-node-1"]["multicluster_cluster"] in ("gcp", {"__ansible_unsafe": "gcp"})

@@ -54,7 +54,7 @@ def pytest_configure(config):
     )
     config.addinivalue_line("markers", "other_kernel: runs in the virtual machine too, on the kernel of a distribution")
     config.addinivalue_line(
-        "markers", "this_machine(why): not in the virtual machine, which lacks what it says; `tests/run kernel` has it"
+        "markers", "this_machine(why): not in the virtual machine, which lacks what it names; `tests/run kernel` has it"
     )
 
 

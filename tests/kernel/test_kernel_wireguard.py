@@ -23,7 +23,7 @@ def kernel_node_fixture(node, need_kernel_wireguard):
 
 def test_a_taken_port_is_named_and_the_next_run_goes_on(kernel_node, flow_failed):
     kernel_node.flow("wireguard_device", dict(DESIRED, name="wg1"), False)
-    with pytest.raises(flow_failed, match="wg0: its UDP port is taken"):  # the kernel says so when the link goes up
+    with pytest.raises(flow_failed, match="wg0: its UDP port is taken"):  # the kernel reports it when the link goes up
         kernel_node.flow("wireguard_device", DESIRED, False)
     kernel_node.flow("wireguard_device", dict(DESIRED, name="wg1", state="absent"), False)
     assert kernel_node.flow("wireguard_device", DESIRED, False)["device"]["up"]

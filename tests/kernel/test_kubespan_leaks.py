@@ -158,7 +158,7 @@ def test_sessions_stay_when_nodes_come_and_go(busy):
 
 
 def test_a_stopped_peer_is_still_steered_to_and_nothing_leaves(busy, wait_for):
-    """Kubespan 24.5 with forced routing: down after 275 s (the watcher's clock is ours), still a target, and nothing in clear text."""
+    """Kubespan 24.5 with forced routing: down after 275 s (the watcher's clock is the test's), still a target, and nothing in clear text."""
     busy.wants["a"]["kubespan"]["watcher"] = True
     busy.run("a")
     node = busy.nodes["a"]

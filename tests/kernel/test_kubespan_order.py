@@ -140,7 +140,7 @@ def test_peers_come_and_go(site):
     third = other(site)
     key = third["public_key"]
     names, seen = order(site, affiliates=[*both, third])
-    # the new range is joined to the one before it, whose addresses are kept apart meanwhile: three transactions
+    # the new range is joined to the one before it, with its addresses kept apart meanwhile: three transactions
     assert names == ["peers", "nft", "nft", "nft"]
     before, between, after = seen[0], seen[1], seen[-1]
     assert key not in before["peers"] and not holds(before["targets"], "10.244.3")

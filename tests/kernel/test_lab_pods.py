@@ -60,7 +60,7 @@ def found(leader):
 
 
 def test_a_runtime_with_mounts_of_its_own_hides_no_pod(leader, tmp_path):
-    """As the lab starts containerd and kubelet: their namespace of processes lies in the node's, and ends with it."""
+    """As the lab starts containerd and kubelet: their namespace of processes is in the node's, and ends with it."""
     assert found(leader) == []
     programs = {
         "containerd": ["/bin/sh", "-c", "touch /run/containerd/containerd.sock; exec sleep infinity"],

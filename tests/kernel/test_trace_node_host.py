@@ -20,7 +20,7 @@ def test_the_host_itself_is_an_end(router):
     assert places(collected, "back") == ["prerouting_first", "prerouting_last", "input_first", "input_last"]
 
 
-def test_what_the_node_says_of_itself(router):
+def test_what_the_node_reports_of_itself(router):
     armed = ask(router, "armed", [flow()], questions=[{"dst": "203.0.113.7", "hop": "uplink"}])
     facts, answers = armed["facts"], armed["answers"]
     assert facts["errors"] == []

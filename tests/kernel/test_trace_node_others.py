@@ -196,7 +196,7 @@ def test_another_user_is_not_believed(router):
         holder.communicate()
 
 
-def test_without_a_recorder_it_says_so(router):
+def test_without_a_recorder_it_reports_it(router):
     collected = ask(router, "collected", [flow()])
     assert (
         not collected["collected"]

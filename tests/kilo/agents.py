@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A lab whose nodes run Kilo's own agent over a WireGuard device that is made before."""
+"""A lab with nodes that run Kilo's own agent over a WireGuard device that is made before."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def programs():
 
 @pytest.fixture(scope="module", params=["full", "location"])
 def fabric(request, programs):
-    """Two clusters whose nodes run the agent with one granularity; the node eu-0 has none yet."""
+    """Two clusters with nodes that run the agent with one granularity; the node eu-0 has none yet."""
     made = KiloFabric(os.environ.get("MCN_LAB_PREFIX", "") + "kilo-" + request.param, request.param, programs)
     made.lab("down")
     made.lab("up", "--topology", made.topology)

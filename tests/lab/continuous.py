@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What `make demo MODE=continuous` shows: the reconciler keeps a lab, a Service changes in one cluster, and when that stands in the other.
+"""What `make demo MODE=continuous` shows: the reconciler keeps a lab, a Service changes in one cluster, and when that is in the other.
 
 Usage: continuous.py FOLDER-OF-THE-LAB
 """
@@ -127,7 +127,7 @@ def main(folder):
                 aws.apply(one[0], service(True), "demo", force=True)
                 aws.apply(one[1], endpoints(PODS[0]), "demo", force=True)
 
-            print(f"   in aws, until it stands in gcp as {NAMESPACE}/{MIRROR}:")
+            print(f"   in aws, until it is in gcp as {NAMESPACE}/{MIRROR}:")
             show("a new Service with the label, one pod behind it", make, gcp, PODS[:1])
             show("scaled to two pods", lambda: aws.apply(one[1], endpoints(*PODS), "demo", force=True), gcp, PODS)
             show("scaled to one pod", lambda: aws.apply(one[1], endpoints(PODS[1]), "demo", force=True), gcp, PODS[1:])

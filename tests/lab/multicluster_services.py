@@ -49,7 +49,7 @@ def apply(folder, cluster, *items):
 
 
 def pods(cluster):
-    """A pod on each node that tells who it is; one more to ask from."""
+    """A pod on each node that prints who it is; one more to ask from."""
     answer = f'echo "$POD, a pod of cluster {cluster}" > /tmp/index.html; exec httpd -f -p 8888 -h /tmp'
     who = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     container = {

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""An API server that passes the kinds of others on to an API server of theirs, as an APIService says."""
+"""An API server that passes the kinds of others on to an API server of theirs, as in an APIService."""
 
 from __future__ import annotations
 

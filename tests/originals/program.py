@@ -77,7 +77,7 @@ class Program:
             )
 
     def stop(self) -> None:
-        """End it and what stands between it and the servers."""
+        """End it and what is between it and the servers."""
         for one in [*([self.running] if self.running else []), *self.relays]:
             one.terminate()
             try:

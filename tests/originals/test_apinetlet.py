@@ -20,7 +20,7 @@ CONTROLLERS = "original-controllers"
 
 @pytest.fixture
 def sides(original, tmp_path_factory):
-    """The tenants' server and the fabric's. The original asks the fabric's one for the tenants' kinds, too, so both have them."""
+    """The tenants' server and the fabric's. Upstream asks the fabric's one for the tenants' kinds, too, so both have them."""
     servers = {}
     programs = {name: original(name) for name in ("onmetal-apiserver", "apinet-apiserver")}
     try:

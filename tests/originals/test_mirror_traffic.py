@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A client in a loop, through kube-proxy and the tunnel, while its mirror is taken over from the original, changes, and goes back: none fails."""
+"""A client in a loop, through kube-proxy and the tunnel, while its mirror is taken over from upstream, changes, and goes back: none fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THEIRS = {
     "service_mirror_endpoint_fields": "all",
     "service_mirror_destinations": ["gcp"],
 }
-#: Asks until it is told to stop; prints how many answers came and how many did not.
+#: Asks until it is asked to stop; prints how many answers came and how many did not.
 CLIENT = """
 import signal, sys, urllib.request
 stop = []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A mixed fleet: the nodes of aws by us, those of gcp by the real semaphore-wireguard, whose API server we may only read.
+"""A mixed fleet: the nodes of aws by us, those of gcp by the real semaphore-wireguard, with an API server that we may only read.
 
 Join, a key rotated on either side, a node that goes and comes on either side, an API server that is away, leave. Both sides follow, and nothing
 of theirs is written.
@@ -168,7 +168,7 @@ def test_leave(fabric):
     fabric.owned("teardown").ok()
     assert all(fabric.announced()[node] == {} for node in fabric.nodes_of("aws"))
     assert {node: fabric.announced()[node] for node in theirs} == theirs
-    # the original takes annotations that go for no change; its next start forgets these peers
+    # upstream takes annotations that go for no change; its next start forgets these peers
     for node in fabric.nodes_of("gcp"):
         fabric.restart_original(node)
         fabric.until("no peer on " + node, lambda node=node: not fabric.peers(node))

@@ -17,7 +17,7 @@ def pytest_addoption(parser):
 
 @pytest.fixture(scope="module")
 def fabric(request):
-    """A lab of two clusters that the tests of one file share, in the order in which they stand.
+    """A lab of two clusters that the tests of one file share, in their order in the file.
 
     MCN_LAB_PREFIX keeps the labs of two runs apart on one machine.
     """

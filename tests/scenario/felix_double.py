@@ -5,7 +5,7 @@
 """A double of Calico's Felix: what a NetworkPolicy with a set as its source lets through, as rules of nftables in a node's namespace.
 
 It knows as much of Calico as the guide's policy needs: Ingress, Allow, TCP, a source by labels of GlobalNetworkSets, ports. A policy that
-says anything else is an error, so that nothing is let through or held back by being overlooked.
+has anything else is an error, so that nothing is let through or held back by being overlooked.
 """
 
 from __future__ import annotations

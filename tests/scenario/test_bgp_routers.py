@@ -101,7 +101,7 @@ def watched(router):
 
 
 def test_frr_is_watched_alongside_a_zebra_of_the_node(fabric):
-    """Routes that a zebra would take for its own leftovers stay, and ours has no power over the node's network."""
+    """Routes that a zebra would take for its own leftovers stay, and the collection's has no power over the node's network."""
     one = STATE["routers"][0]
     unowned = f"198.51.100.0/24 via {ROUTER} dev eth0 proto zebra"
     fabric.sh("aws-node-1", "ip", "route", "add", *unowned.split())

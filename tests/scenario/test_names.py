@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Mirrors, names, kube-proxy and a real CoreDNS together: a pod asks for a Service of the other cluster by its name.
 
-CoreDNS runs on a node of gcp as a pod on the host's network would: with the Corefile of its ConfigMap as it stands, an account
+CoreDNS runs on a node of gcp as a pod on the host's network would: with the Corefile of its ConfigMap as it is, an account
 of its own, and a Service in front of it which the pod's resolv.conf names. Needs tests/coredns/build.
 """
 

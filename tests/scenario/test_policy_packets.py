@@ -138,7 +138,7 @@ def test_who_leaves_the_set_is_dropped_and_who_enters_is_admitted(fabric):
     gcp.merge_patch(PODS + "/stranger", {"metadata": {"labels": {LABEL: "forwarder"}}}, "kubectl")
     gcp.merge_patch(PODS + "/forwarder", {"metadata": {"labels": {LABEL: None}}}, "kubectl")
     enforce(fabric)
-    assert answer(fabric, FORWARDER) == "fluentd"  # nothing has told the set yet
+    assert answer(fabric, FORWARDER) == "fluentd"  # nothing has updated the set yet
     fabric.play("network_sets").ok()
     enforce(fabric)
     assert answer(fabric, STRANGER) == "fluentd" and held_back(fabric, FORWARDER)

@@ -95,7 +95,7 @@ def test_the_second_run_writes_nothing(fabric):
     assert not run.changed and not writes
 
 
-def test_the_page_says_what_kernels_and_api_servers_say(fabric):
+def test_the_page_has_what_kernels_and_api_servers_have(fabric):
     folder = fabric.state / "status"
     before = kernels(fabric, "wireguard.")
     fabric.play(

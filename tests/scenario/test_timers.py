@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What runs again and again without people: the role's timers under a real systemd, over a control plane of three API servers.
 
-The host of the timers is a node of the lab. Nobody runs a playbook of ours after the timers are there. The tests build on each other.
+The host of the timers is a node of the lab. Nobody runs a playbook of the collection after the timers are there. The tests build on each other.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def test_the_former_revision_joins_the_clusters(fabric, former):
 
 
 def notes(fabric):
-    """What originals read of each node. The first address of ODD lies outside of its cluster's node_cidrs; it was announced once."""
+    """What upstream programs read of each node. The first address of ODD is outside of its cluster's node_cidrs; it was announced once."""
     return {
         (cluster, node): {
             name: text

@@ -21,7 +21,7 @@ listener = socket.create_server(("", 8888), backlog=4096)
 while True:
     listener.accept()[0].close()
 """
-#: cluster/namespace/name of a Pod -> the pod of the lab that it stands for.
+#: cluster/namespace/name of a Pod -> the pod of the lab in its place.
 ENDS = {
     "aws/default/web": "aws-node-1-pod-1",
     "aws/default/web-2": "aws-node-2-pod-1",

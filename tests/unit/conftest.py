@@ -13,7 +13,7 @@ from hypothesis import settings
 # Before anything of a collection is imported: what was imported without Ansible's own loader cannot be found by it later.
 init_plugin_loader()
 
-# No property here is about time: an example that took longer says something about the machine only.
+# No property here is about time: an example that took longer depends on the machine only.
 # MCN_EXAMPLES: so many of each property; `make test` takes fewer, `tests/run units` and `make test-all` all of them.
 settings.register_profile("any-machine", deadline=None, max_examples=int(os.environ.get("MCN_EXAMPLES", "100")))
 settings.load_profile("any-machine")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Inventories as Ansible itself reads them, for tests of what `validate` says, without a play around it."""
+"""Inventories as Ansible itself reads them, for tests of what `validate` reports, without a play around it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def fill(folder, programs=PROGRAMS):
 
 
 def ask(tmp_path, *arguments, **environment):
-    """What the script says with this environment and no release to download."""
+    """What the script prints with this environment and no release to download."""
     if not (tmp_path / "bin").exists():
         fill(tmp_path / "bin", ["curl"])
         (tmp_path / "bin" / "curl").write_text("#!/bin/sh\nexit 6\n", encoding="ascii")
@@ -57,7 +57,7 @@ def test_what_is_in_the_cache(tmp_path, there, desired, found):
         fill(tmp_path / "cache" / name)
     done = ask(tmp_path, KUBERNETES=desired)
     assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'cache' / found}\n")
-    assert found.split("-")[1] in done.stderr, "it says which"
+    assert found.split("-")[1] in done.stderr, "it names it"
 
 
 def test_a_folder(tmp_path):

@@ -266,7 +266,7 @@ def test_the_audit_log_leaves_out_the_clusters_own_programs_and_nobody_else():
 # --- the topology ---------------------------------------------------------------------------------------------------
 
 
-def test_pods_are_namespaces_unless_the_topology_says_real():
+def test_pods_are_namespaces_unless_the_topology_has_real():
     assert not topology.parse(TWO).real_pods and topology.parse(TWO).pods
     real = topology.parse({**TWO, "pods": "real"})
     assert real.real_pods and not real.pods
@@ -277,7 +277,7 @@ def test_pods_are_namespaces_unless_the_topology_says_real():
 def test_a_running_lab_keeps_its_kind_of_pods():
     real = topology.merge(None, {**TWO, "pods": "real"})
     assert real["pods"] == "real"
-    assert topology.merge(real, TWO)["pods"] == "real", "a topology that says nothing changes nothing"
+    assert topology.merge(real, TWO)["pods"] == "real", "a topology without it changes nothing"
     assert topology.merge(real, None)["pods"] == "real"
     assert topology.merge(real, {"clusters": {}, "pods": "real"}) == real
     assert "pods" not in topology.merge(None, TWO)

@@ -110,7 +110,7 @@ PARSERS: dict[str, tuple[str, t.Callable[[str], bool]]] = {
     "network span": ("10.2.0.0/16", refuses(addresses.network_span)),
     "network span v6": ("fd00:2::/64", refuses(addresses.network_span)),
     "network text": ("10.2.0.0/16", refuses(addresses.network_text_and_key)),
-    "endpoint": ("10.66.23.14:51820", denies(addresses.parse_endpoint)),
+    "endpoint": ("10.66.23.14:51820", refuses(addresses.parse_endpoint)),
     "endpoint v6": ("[fd00:2::1]:51820", refuses(addresses.parse_endpoint)),
     "endpoint by name": ("kiosk-5.example.com:51820", refuses(addresses.parse_endpoint)),
     "plain endpoint": ("10.66.23.14:51820", denies(addresses.is_plain_endpoint)),

@@ -85,7 +85,7 @@ def test_an_expression_asks_for_metrics_and_labels_that_are_written(name):
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
-def test_an_alert_says_what_it_is_and_what_to_do(rule):
+def test_an_alert_states_what_it_is_and_what_to_do(rule):
     assert rule["labels"]["severity"] in ("critical", "warning") and re.fullmatch(r"\d+m|\d+h", rule["for"])
     text = rule["annotations"]["summary"] + rule["annotations"]["description"]
     metric = re.search(r"(?:multicluster|semaphore)_[a-z_]+", rule["expr"]).group(0)
@@ -93,7 +93,7 @@ def test_an_alert_says_what_it_is_and_what_to_do(rule):
     assert rule["annotations"]["description"].endswith(".")
 
 
-def test_alerts_have_names_of_their_own_and_stand_in_the_guide_and_in_their_test():
+def test_alerts_have_names_of_their_own_and_are_in_the_guide_and_in_their_test():
     names = [rule["alert"] for rule in ALERTS]
     assert len(set(names)) == len(names)
     guide = (ROOT / "docs" / "docsite" / "rst" / "guide_monitoring.rst").read_text("utf-8")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The guide's page of playbooks and variables says what the playbooks and the table say."""
+"""The guide's page of playbooks and variables has what the playbooks and the table have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_page_is_in_step(generator):
     assert generator.PAGE.read_text("utf-8") == generator.page(), "run: tests/run playbooks_page"
 
 
-def test_every_playbook_says_what_it_does(generator):
+def test_every_playbook_states_what_it_does(generator):
     for name in generator.playbooks():
         assert generator.about(name), name
 

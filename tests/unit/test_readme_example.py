@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The first inventory that anybody copies, as it stands and with one more cluster."""
+"""The first inventory that anybody copies, as it is and with one more cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def example(page: str) -> str:
 
 
 @pytest.mark.parametrize("page", sorted(PAGES))
-def test_the_example_is_valid_as_it_stands(page, tmp_path):
+def test_the_example_is_valid_as_it_is(page, tmp_path):
     inventories.write(tmp_path, {"inventory.yml": example(page)})
     errors, warnings, mesh = inventories.validate([tmp_path / "inventory.yml"])
     assert (errors, warnings) == ([], [])

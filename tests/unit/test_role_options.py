@@ -244,7 +244,7 @@ def test_a_limit_that_nobody_set_is_left_to_the_module(role):
     assert all(one.option not in arrived(one, None) for one in PLAIN if one.role == role.name and one.variable in unset)
     text = "".join(path.read_text("utf-8") for path in (role / "tasks").glob("*.yml"))
     assert "default(omit" not in text, (
-        "an expression of another form: what is empty would be dropped, or null handed on"
+        "an expression of another form: what is empty would be dropped, or null passed on"
     )
 
 

@@ -159,7 +159,7 @@ class Host:
         return bytes(32)
 
     @contextlib.contextmanager
-    def stands_in(self) -> t.Iterator[None]:
+    def replaced(self) -> t.Iterator[None]:
         """For the host that the flow runs on."""
         device = mock.Mock(wraps=self, writes=0)
         fakes: dict[t.Any, Data] = {
@@ -194,7 +194,7 @@ class Host:
         self.key, self.secret = (wish or {}).get("key", FIRST_KEY), (wish or {}).get("secret", "first")
         state = None if wish is None else state_of(wish, force)
         layout = kubespan.layout_of(state)
-        with self.stands_in():
+        with self.replaced():
             part = kubespan.KubespanDataplane("mesh", state, layout, peer_states=dict.fromkeys(PEERS, "up"))
             part.gather()
             refused = part.plan().refused

@@ -112,7 +112,7 @@ def version_of(vector: t.Mapping[str, t.Any]) -> int:
 
 
 class Host:
-    """A host with an uplink (eth0), the tunnel's stand-in (kubespan) and a pod behind pod0."""
+    """A host with an uplink (eth0), the tunnel's replacement (kubespan) and a pod behind pod0."""
 
     def __init__(self) -> None:
         run("ip", "link", "set", "lo", "up")

@@ -5,7 +5,7 @@
 """Semaphore's vectors of the node mesh, through an inventory of two or more clusters and the planners that a run calls.
 
 What a vector does not say and an inventory must, is filled in: pod ranges of the local cluster; a device alias for every
-cluster whose name would not fit, unless the operation is about device names; the ranges that nodes may claim are those that they
+cluster with a name that would not fit, unless the operation is about device names; the ranges that nodes may claim are those that they
 have. ``adopt`` is set, since upstream's devices carry no mark of ownership.
 """
 

@@ -4,12 +4,12 @@
 
 """A double of AWX's API: the calls that the loader makes, with their state, in a process of its own.
 
-AWX needs a cluster to run in. This is a stand-in, written from the API's description: lists with pages and filters, required fields,
+AWX needs a cluster to run in. This is a double, written from the API's description: lists with pages and filters, required fields,
 unique names, references that must exist, surveys and credential types checked as AWX does. A new project is updated by and by (each question after it
 brings that further), and before that was successful there is no template of its playbooks. Everything under /_double is for tests.
 
 Jobs and workflows are launched by workflows.py and run by jobs.py, where the double is given a folder for them and the programs of ansible-runner.
-A project whose ``scm_url`` is a repository of this machine (``file:///``) is then really cloned, when it is loaded and before each of its jobs.
+A project with a ``scm_url`` of a repository of this machine (``file:///``) is then really cloned, when it is loaded and before each of its jobs.
 
     server.py PORT_FILE TOKEN [FOLDER PROGRAMS [WORDS BEFORE EVERY PROGRAM]]
 """

@@ -71,7 +71,7 @@ def order(body, facilities):
 
 
 def bgp_config(body, held):
-    """Of a project that has ``held`` now, {} for none. An empty password is none: the original sends it always."""
+    """Of a project that has ``held`` now, {} for none. An empty password is none: upstream sends it always."""
     found = []
     if body.get("deployment_type") not in ("local", "global"):
         found.append("deployment_type must be local or global")

@@ -4,7 +4,7 @@
 
 """A double of the Equinix Metal API: the calls that a cloud controller makes, with their state, in a process of its own.
 
-The public service ended on 30 June 2026, so nothing can be tested against the original. This is a stand-in, written from
+The public service ended on 30 June 2026, so nothing can be tested against upstream. This is a double, written from
 the API's description: reservations, assignments and device addresses apart, sessions before neighbours, pages, 422s
 (refusals.py), pending approvals, quotas. Its answers have the fields of that description and no others, since clients refuse
 what they do not know. Everything under /_double is for tests: what fails, how often, and the log of requests.

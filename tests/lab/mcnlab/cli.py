@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--pods",
         choices=topology.PODS,
-        help="real: a kubelet and containerd on every node (default: as the topology says)",
+        help="real: a kubelet and containerd on every node (default: as in the topology)",
     )
     command.add_argument("--nodes", type=int, help="generate a topology of so many nodes")
     command.add_argument("--clusters", type=int, help="into so many clusters (2)")

@@ -39,7 +39,7 @@ LABELS = {"k8s-app": "kube-dns"}
 
 
 def apply(plane: ControlPlane, version: str) -> None:
-    """Write every object, as kubeadm's own field manager would; a Corefile that stands is left as it is."""
+    """Write every object, as kubeadm's own field manager would; a Corefile that exists is left as it is."""
     while plane.api.get_or_none("/api/v1/namespaces/kube-system") is None:
         time.sleep(0.1)  # the API server makes it itself, a moment after it is ready
     for path, body in objects(plane.dns_address, len(plane.cluster.service_cidrs) > 1, version):

@@ -34,7 +34,7 @@ def socket_inside(netns: list[str], family: int) -> socket.socket:
                     return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
                 finally:
                     if libc.setns(outside.fileno(), CLONE_NEWNET) != 0:
-                        os._exit(1)  # in a foreign network we would serve nobody
+                        os._exit(1)  # in another network we would serve nobody
             except OSError as failure:
                 error = failure
     raise error

@@ -14,7 +14,7 @@ MOST_CLUSTERS, MOST_NODES = 16, 250
 
 
 def topology(nodes: int, clusters: int, light: bool = False) -> dict[str, t.Any]:
-    """The JSON shape of ``topology.parse``: clusters c1, c2, ... whose nodes are c1-1, c1-2, ..., one pod on each."""
+    """The JSON shape of ``topology.parse``: clusters c1, c2, ... with the nodes c1-1, c1-2, ..., one pod on each."""
     if not 1 <= clusters <= MOST_CLUSTERS or not clusters <= nodes <= clusters * MOST_NODES:
         raise LabError(
             f"{nodes} nodes in {clusters} clusters: there may be 1 to {MOST_CLUSTERS} clusters, and each has 1 to {MOST_NODES} nodes"

@@ -117,10 +117,10 @@ class Lab:
     def up(
         self, topology_name: str | None = None, pods: str | None = None, generated: dict[str, t.Any] | None = None
     ) -> None:
-        """Start what is missing; a second call finds everything there and says so in a second.
+        """Start what is missing; a second call finds everything there and reports it in a second.
 
         ``generated``: a topology as ``generate.topology`` makes it, in place of a name.
-        ``pods``: "real" or "namespaces"; what the topology says when it is None.
+        ``pods``: "real" or "namespaces"; what the topology has when it is None.
         """
         if os.geteuid() != 0:
             raise LabError("the lab needs root: namespaces, mounts and packages")

@@ -112,7 +112,7 @@ class NodeMachine:
         cgroups.remove_folder(self.cgroup)
 
     def wait(self, patience: float = 600.0) -> str:
-        """Wait until systemd says that it has started everything; an init that is gone is a failure at once. A light node starts nothing."""
+        """Wait until systemd reports that it has started everything; an init that is gone is a failure at once. A light node starts nothing."""
         if self.lab.topology.light and self.leader is not None:
             return "light"
         deadline = time.monotonic() + patience

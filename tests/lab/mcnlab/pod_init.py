@@ -7,7 +7,7 @@ They run in the node's network namespace and see the machine's files, its cgroup
 show. Of the node's own files they have /var/lib and /etc, so that a pod with a folder of its node sees what the node has there.
 Their processes and their mounts live in namespaces of their own, so all of it ends with this process: containers, shims, mounts of
 volumes and snapshots, network namespaces of pods. Their namespace of processes is inside the node's, so that the node sees pods as a real one
-does. Run as a program with the path of a settings file; returns once the first process exists, whose id is then in ``init.pid`` in the folder
+does. Run as a program with the path of a settings file; returns once the first process exists, with its id in ``init.pid`` in the folder
 of the settings. Standard library only.
 """
 
@@ -129,7 +129,7 @@ def enter_processes(leader: int, pid_file: pathlib.Path) -> None:
 def join_cgroups(settings: dict[str, t.Any]) -> None:
     """Into a group of our own in every hierarchy, which is the root of all groups for whoever runs below us.
 
-    So containers of several nodes do not meet under the one name that containerd has for them, and what is left has ours. Processes go one
+    So containers of several nodes do not meet under the one name that containerd has for them, and what is left has our own. Processes go one
     level deeper: version 2 wants no process alongside groups with limits.
     """
     groups = [pathlib.Path(hierarchy["folder"]) / settings["cgroup"] for hierarchy in settings["hierarchies"]]

@@ -25,7 +25,7 @@ INSIDE = "/mnt"
 SOCKET = "/run/containerd/containerd.sock"
 #: Without a network of the lab: the programs of the node's network plugin, next to which Debian's plugins are linked.
 OWN_CNI = "cni-bin"
-# And there the programs, wherever the cache lies.
+# And there the programs, wherever the cache is.
 NODE_PROGRAMS = f"{INSIDE}/programs/node"
 RUNTIME = f"{INSIDE}/programs/runtime"
 CNI_PROGRAMS = f"{RUNTIME}/root/usr/lib/cni"
@@ -43,7 +43,7 @@ class PodRuntime:
 
     @property
     def leader(self) -> int | None:
-        """The process whose end ends everything of the runtime; None when it is down."""
+        """The process that ends everything with its end of the runtime; None when it is down."""
         return process.read_pid(self.leader_file)
 
     def ensure(self, parts: PodParts) -> bool:

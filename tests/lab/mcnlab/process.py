@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Processes of the lab: started with a mark in their environment, ended by process id only, and never by name.
 
-A process is remembered as ``PID STARTTIME``: the start time (field 22 of /proc/PID/stat) tells a process from a later
+A process is remembered as ``PID STARTTIME``: the start time (field 22 of /proc/PID/stat) distinguishes a process from a later
 one that got the same number.
 """
 

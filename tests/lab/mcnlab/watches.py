@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many files this machine lets one user watch: the usual limit ends kubelets and wireguard-go of a second lab without a word."""
+"""How many files this machine lets one user watch: the usual limit ends kubelets and wireguard-go of a second lab without a message."""
 
 from __future__ import annotations
 

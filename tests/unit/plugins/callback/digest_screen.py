@@ -12,7 +12,7 @@ from ansible_collections.multicluster.network.plugins.callback.digest import Cal
 
 
 class Screen:
-    """Stands in for ansible.utils.display.Display."""
+    """Replaces ansible.utils.display.Display."""
 
     def __init__(self, verbosity=0):
         self.verbosity, self.lines = verbosity, []
@@ -70,7 +70,7 @@ class Run:
         return self
 
     def end(self):
-        """The screen without its last line, which always says what to do: ``next``."""
+        """The screen without its last line, which always shows what to do: ``next``."""
         stats = types.SimpleNamespace(processed=self.stats, summarize=self.stats.get, custom={})
         self.callback.v2_playbook_on_stats(stats)
         self.next = self.screen.lines[-1]

@@ -30,7 +30,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def port(monkeypatch):
-    """A port that says that the node can deliver."""
+    """A port that answers that the node can deliver."""
     monkeypatch.setattr(Answer, "status", 200)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -82,7 +82,7 @@ def test_a_state_that_this_release_cannot_read_is_said_in_one_line(tmp_path, mon
 
 
 @pytest.mark.parametrize("text", ["", "0\n1\n", "-5", "99999999", "10256; rm", "\u0661\u0662"])
-def test_a_note_that_is_none_says_nothing(tmp_path, text):
+def test_a_note_that_is_none_counts_nothing(tmp_path, text):
     (tmp_path / "known").write_text(text, encoding="utf-8")
     assert follower.Ports(str(tmp_path / "known")).known == 0
 

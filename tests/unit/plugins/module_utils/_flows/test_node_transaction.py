@@ -16,7 +16,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._linux.host i
 
 
 class Host:
-    """A clock that sleeping moves, and a journal whose reading is counted; ``events`` happen at their second."""
+    """A clock that sleeping moves, and a journal that counts its reads; ``events`` happen at their second."""
 
     def __init__(self, path):
         self.path, self.now, self.reads, self.events, self.ended = path, 0.0, 0, {}, None

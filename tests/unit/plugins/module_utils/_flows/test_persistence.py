@@ -26,7 +26,7 @@ STATE = NodeState.of_json(
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    """A host's folders; systemd is told nothing."""
+    """A host's folders; systemd gets no call."""
     for name in ("STATE_ROOT", "CODE_ROOT", "UNIT_ROOT"):
         monkeypatch.setattr(persistence, name, str(tmp_path / name.lower()))
     monkeypatch.setattr(persistence, "WANTED_BY", str(tmp_path / "unit_root" / "multi-user.target.wants"))

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a cluster that does not have the kinds of tenants is told as: one line for each group of kinds, with the variables."""
+"""What a cluster that does not have the kinds of tenants is reported as: one line for each group of kinds, with the variables."""
 
 from __future__ import annotations
 

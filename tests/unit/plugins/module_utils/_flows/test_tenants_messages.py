@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is wrong with a tenant mapping's settings is said with the variable to mend."""
+"""What is wrong with a tenant mapping's settings is reported with the variable to fix."""
 
 from __future__ import annotations
 

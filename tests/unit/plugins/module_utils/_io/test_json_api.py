@@ -81,10 +81,10 @@ def test_asked_once(method, failure):
     assert raised.value.reason == desired
 
 
-def test_the_server_says_how_long():
+def test_the_server_sets_how_long():
     vendor = Vendor(said(429, **{"retry-after": "7"}), said(503, **{"retry-after": "soon"}), GOOD)
     assert vendor.api().call("GET", "/x") == {"a": 1} and vendor.slept == [7.0, 2.0]
-    # longer than there is time: told at once, and not waited for
+    # longer than there is time: reported at once, and not waited for
     vendor = Vendor(said(429, **{"retry-after": "600"}), GOOD)
     with pytest.raises(ApiFailed):
         vendor.api(total_s=60.0).call("GET", "/x")

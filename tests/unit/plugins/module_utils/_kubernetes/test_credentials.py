@@ -107,7 +107,7 @@ def test_a_programs_certificate_is_shown_and_left_in_no_file(
     assert list(temporary.iterdir()) == []
 
 
-def test_what_a_program_says_is_reported(server: HostileServer, certificate: t.Any, tmp_path: pathlib.Path) -> None:
+def test_what_a_program_prints_is_reported(server: HostileServer, certificate: t.Any, tmp_path: pathlib.Path) -> None:
     text = failure(
         client(server, certificate[1], {"exec": program(tmp_path, "sys.exit('run aws sso login\\x1b[2J first')")})
     )

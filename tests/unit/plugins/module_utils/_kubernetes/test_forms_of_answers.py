@@ -39,7 +39,7 @@ class Server:
     [ValueError("'' is no object name"), OverflowError("inf"), UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no")],
     ids=repr,
 )
-def test_what_is_found_out_late_fails_its_cluster_alone_and_a_refusal_keeps_its_word(late: Exception) -> None:
+def test_what_is_found_out_late_fails_its_cluster_alone_and_a_refusal_keeps_its_reason(late: Exception) -> None:
     clusters = Clusters([])
     clusters.clients = t.cast(t.Any, {"evil": 1, "good": 2})
 

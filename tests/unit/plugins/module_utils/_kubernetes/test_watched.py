@@ -79,9 +79,9 @@ def test_our_own_writes_are_no_news_and_those_of_others_are():
     [
         ([("MODIFIED", obj(20))], obj(20), False, []),  # our row comes before our answer
         ([], obj(20), False, []),
-        ([("MODIFIED", obj(15)), ("MODIFIED", obj(20))], obj(20), False, [20]),  # somebody else's before it
+        ([("MODIFIED", obj(15)), ("MODIFIED", obj(20))], obj(20), False, [20]),  # another owner's before it
         ([("MODIFIED", obj(20)), ("MODIFIED", obj(21))], obj(20), False, [21]),  # and after it
-        ([("MODIFIED", obj(20))], None, False, [20]),  # no answer: nobody knows whose it is
+        ([("MODIFIED", obj(20))], None, False, [20]),  # no answer: nobody knows the owner
         ([("DELETED", obj(20))], None, True, []),
         ([("DELETED", obj(20))], None, False, [None]),
         ([("DELETED", obj(20))], obj(19), False, [None]),  # somebody deleted what we wrote

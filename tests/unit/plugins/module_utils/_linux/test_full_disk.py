@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A disk that has no room: the file is named, the old one stays, and nothing lies alongside it."""
+"""A disk that has no room: the file is named, the old one stays, and nothing is left alongside it."""
 
 from __future__ import annotations
 

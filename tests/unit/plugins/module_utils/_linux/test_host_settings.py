@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who set a setting of the kernel, and who changes a unit of ours: as sysctl.d(5) and systemd.unit(5) read the host's files."""
+"""Who set a setting of the kernel, and who changes an owned unit: as sysctl.d(5) and systemd.unit(5) read the host's files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_lines_of_settings(host, line, value):
     assert settings.set_by(*FORWARD) == ([] if value is None else [f"{host}/etc/90-x.conf sets {value}"])
 
 
-def test_a_device_whose_name_has_dots(host):
+def test_a_device_with_dots_in_its_name(host):
     lines = (
         "net.ipv4.conf.wireguard/gcp.rp_filter = 1",
         "net/ipv4/conf/wireguard.aws/rp_filter = 2",

@@ -38,7 +38,7 @@ def test_made_once_with_tight_modes_and_kept(path):
     assert list(pathlib.Path(path).parent.iterdir()) == [pathlib.Path(path)]
 
 
-def test_newline_is_tolerated_and_a_loose_mode_mended(path):
+def test_newline_is_tolerated_and_a_loose_mode_fixed(path):
     pathlib.Path(path).parent.mkdir(parents=True)
     with pathlib.Path(path).open("w", encoding="ascii") as file:
         file.write(KEY + "\n")

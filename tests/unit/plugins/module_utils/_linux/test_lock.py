@@ -61,7 +61,7 @@ def start_fixture():
 
 @contextlib.contextmanager
 def full_disk():
-    """No file can be written any more, by the kernel's own word."""
+    """No file can be written any more, by the kernel's own error."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Addresses of which no router hears are named, with what to set."""
+"""Addresses that no router receives are named, with what to set."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_which_addresses_and_why():
         "default/d",
     ]
     assert services.unannounced(rows, "empty", "") == []
-    # MetalLB and kube-vip report what they serve; what this run has just told them they cannot have reported yet
-    # a family of which no router hears is said, whatever else is well
+    # MetalLB and kube-vip report what they serve; what this run has just written they cannot have reported yet
+    # a family that no router receives is reported, whatever else is well
     six = [services.Row("default/six", "2001:db8::1"), services.Row("default/four", "203.0.113.1")]
     assert [(row["service"], "IPv6" in row["reason"]) for row in services.unannounced(six, "empty", "", {4})] == [
         ("default/six", True)

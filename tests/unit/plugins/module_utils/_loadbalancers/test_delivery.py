@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which node announces which address: what the cluster says of nodes and Services, and what a node's own ports say."""
+"""Which node announces which address: what the cluster has of nodes and Services, and what a node's own ports answer."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def said(**answers):
     return {int(port[1:]): status for port, status in answers.items()}
 
 
-def test_a_port_that_says_no_counts_at_once_and_silence_after_a_while():
+def test_a_port_that_answers_no_counts_at_once_and_silence_after_a_while():
     memory = heard({}, said(p31234=200), 100.0)
     assert judge([LOCAL, ANY], memory, 0, False, 100.0) == (["203.0.113.1/32", "203.0.113.2/32"], {}, "")
     gone = heard(memory, said(p31234=503), 100.5)
@@ -112,7 +112,7 @@ def test_a_port_that_says_no_counts_at_once_and_silence_after_a_while():
     )
 
 
-def test_kube_proxy_speaks_for_everything_once_it_has_spoken():
+def test_kube_proxy_counts_for_everything_once_it_has_answered():
     assert judge([ANY], {}, PROXY, False, 0.0)[0] == ["203.0.113.2/32"]
     assert judge([ANY], {}, PROXY, True, 0.0)[0] == []
     assert judge([ANY], heard({}, {PROXY: 503}, 0.0), PROXY, True, 0.0)[0] == []

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Settings, the load-balancer setting, provider IDs, ranges: nothing but values or a word comes out of any text."""
+"""Settings, the load-balancer setting, provider IDs, ranges: nothing but values or a reason comes out of any text."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The inventory's validation: every finding at once, with the variable to mend."""
+"""The inventory's validation: every finding at once, with the variable to fix."""
 
 from __future__ import annotations
 
@@ -300,9 +300,9 @@ def test_a_pool_of_an_earlier_release_is_changed() -> None:
     assert [change.action for change in plan.changes] == ["update"] and not plan.refused
     assert writes[0].change.before == {"spec": {"ipipMode": "CrossSubnet"}}
     assert writes[0].change.after == {"spec": {"disableBGPExport": True, "ipipMode": "Never", "vxlanMode": "Never"}}
-    stands = dict(standing, spec=dict(spec, disableBGPExport=True, ipipMode="Never", vxlanMode="Never"))
+    existing = dict(standing, spec=dict(spec, disableBGPExport=True, ipipMode="Never", vxlanMode="Never"))
     assert (
-        plan_objects("aws", {key: manifest}, Read({key: stands}, {key}, set(), {}), "multicluster.network/f")[1] == []
+        plan_objects("aws", {key: manifest}, Read({key: existing}, {key}, set(), {}), "multicluster.network/f")[1] == []
     )
 
 

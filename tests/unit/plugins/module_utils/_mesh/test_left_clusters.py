@@ -19,14 +19,14 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.objects
 from ansible_collections.multicluster.network.plugins.module_utils._status.preflight import find
 from hypothesis import given, strategies as st
 
-OURS = field_manager("f")
+MANAGER = field_manager("f")
 DEFINITION = {
     "clusters": {"aws": {"pod_cidrs": ["10.2.0.0/16"]}, "gcp": {"pod_cidrs": ["10.4.0.0/16"]}},
     "nodes": {"aws-1": {"multicluster_cluster": "aws"}, "gcp-1": {"multicluster_cluster": "gcp"}},
 }
 
 
-def node(name: str, key: str = "", manager: str = OURS) -> dict[str, t.Any]:
+def node(name: str, key: str = "", manager: str = MANAGER) -> dict[str, t.Any]:
     """A Node with one annotation, and who is on record for it."""
     metadata: dict[str, t.Any] = {"name": name}
     if key:
@@ -87,5 +87,5 @@ def test_a_record_of_any_shape_breaks_nothing(fields):
     one["metadata"]["managedFields"][0]["fieldsV1"] = fields
     listings = {"aws": {"nodes": [one]}, "gcp": {"error": {"reason": "x", "message": "y"}}}
     assert set(
-        left_clusters({name: keyed_clusters(listing, OURS) for name, listing in listings.items()}, {"aws", "gcp"})
+        left_clusters({name: keyed_clusters(listing, MANAGER) for name, listing in listings.items()}, {"aws", "gcp"})
     ) <= {"ibm"}

@@ -20,7 +20,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._plan.objects
 from ansible_collections.multicluster.network.plugins.module_utils._status.preflight import find
 from hypothesis import given, strategies as st
 
-OURS = field_manager("f")
+MANAGER = field_manager("f")
 DEFINITION = {
     "clusters": {
         name: {"pod_cidrs": [cidr]}
@@ -30,7 +30,7 @@ DEFINITION = {
 }
 
 
-def node(name: str, key: str = "", manager: str = OURS) -> dict[str, t.Any]:
+def node(name: str, key: str = "", manager: str = MANAGER) -> dict[str, t.Any]:
     metadata: dict[str, t.Any] = {"name": name, "uid": "uid-of-" + name}
     if key:
         fields = {"f:metadata": {"f:annotations": {"f:" + key: {}}}}
@@ -43,7 +43,7 @@ def node(name: str, key: str = "", manager: str = OURS) -> dict[str, t.Any]:
 
 def mistaken(listings: t.Any, hosts: t.Any) -> dict[str, dict[str, str]]:
     return mistaken_clusters(
-        listings, hosts, {name: keyed_clusters(listing, OURS) for name, listing in listings.items()}
+        listings, hosts, {name: keyed_clusters(listing, MANAGER) for name, listing in listings.items()}
     )
 
 

@@ -185,7 +185,7 @@ def test_one_transaction_leads_from_any_table_to_any_other(first, second):
 def moments(before, after):
     """What packets meet while a transaction commits: rules of either side, each with sets on their way to the other.
 
-    A kernel with the known flaw finds an address only where no start or end that comes or goes lies between it and the
+    A kernel with the known flaw finds an address only where no start or end that comes or goes is between it and the
     start of the range that holds it.
     """
 
@@ -331,7 +331,7 @@ def test_ranges_that_only_come_or_go_need_one_transaction():
 
 
 @given(tables())
-def test_a_table_that_was_taken_over_is_ours_by_its_chains(desired):
+def test_a_table_that_was_taken_over_is_owned_by_its_chains(desired):
     kernel = Kernel()
     kernel.apply_all(nft_plan.plan_table(desired, None, OWNER))
     kernel.table["owner"] = None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Hosts from nodes: what a node says of itself does not lead Ansible anywhere else."""
+"""Hosts from nodes: what a node states of itself does not lead Ansible anywhere else."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Nodes of a cluster that no host of the inventory stands for: the plan that has read them names them."""
+"""Nodes of a cluster without a host of the inventory: the plan that has read them names them."""
 
 from __future__ import annotations
 

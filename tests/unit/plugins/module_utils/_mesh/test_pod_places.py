@@ -52,7 +52,7 @@ def reasons(rows):
 CAL = nodes(cal_node_1=["10.244.0.0/24"], cal_node_2=["10.244.1.0/24"])
 
 
-def test_calicos_default_has_no_pod_in_pod_cidrs_and_says_so_without_any_pod():
+def test_calicos_default_has_no_pod_in_pod_cidrs_and_is_reported_without_any_pod():
     found = Found(
         affinities=recorded("ipam-0-tunnel-only", "BlockAffinity"), pools=recorded("ippools-after-site", "IPPool")
     )
@@ -99,7 +99,7 @@ def test_what_is_on_its_way_or_of_no_node_is_no_finding(changed):
     assert pod_places.find("cal", Found(affinities=affinities), CAL, ["10.244.0.0/16"]) == []
 
 
-def test_host_local_calico_and_pools_of_ours_are_fine():
+def test_host_local_calico_and_owned_pools_are_fine():
     pools = [item for item in recorded("ippools-after-site", "IPPool") if item["spec"].get("disabled")]
     pods = [
         pod("a", "cal-node-1", "10.244.0.5"),
@@ -120,7 +120,7 @@ def test_ciliums_ranges_that_differ_are_named(name):
     assert reasons(inside) == [("error", ASTRAY)] and "set pod_ranges: cilium for gcp" in inside[0]["message"]
 
 
-def test_a_cilium_node_whose_range_was_taken_and_flannel_say_nothing():
+def test_a_cilium_node_with_a_taken_range_and_flannel_say_nothing():
     assert (
         pod_places.find(
             "gcp",

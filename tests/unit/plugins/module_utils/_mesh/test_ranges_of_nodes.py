@@ -72,7 +72,7 @@ def test_70_allocations_take_a_second_block():
     assert found["cal-node-1"] == (["192.168.185.64/26", "192.168.185.128/26"], [])
 
 
-def test_a_borrowed_address_lies_inside_the_block_of_another_node():
+def test_a_borrowed_address_is_inside_the_block_of_another_node():
     found = read("calico", CAL, calico("ipam-3-borrowed"))
     assert found.refused == []
     assert texts(found) == {
@@ -226,7 +226,7 @@ def test_cilium_in_both_modes():
     assert texts(many) == {"gcp-node-1": (["10.11.0.0/26"], []), "gcp-node-2": (["10.11.0.64/26"], [])}
 
 
-def test_a_cilium_node_whose_range_was_taken_has_none_which_is_no_fault_and_is_reported():
+def test_a_cilium_node_with_a_taken_range_has_none_which_is_no_fault_and_is_reported():
     cilium = recorded("ciliumnodes-cluster-pool", "CiliumNode") + recorded("ciliumnode-clash", "CiliumNode")
     found = read("auto", nodes("gcp-node-1", "gcp-node-2", "clash"), Objects(cilium_nodes=cilium))
     assert texts(found)["clash"] == ([], []) and found.refused == []
@@ -256,7 +256,7 @@ def pod(name, node, *addresses, phase="Running", host=False):
     }
 
 
-def test_pods_are_read_where_nothing_else_says_it():
+def test_pods_are_read_where_nothing_else_has_it():
     own = nodes(a=None, b=None)
     pods = [
         pod("1", "a", "10.1.0.4"),

@@ -112,7 +112,7 @@ def test_what_we_made_is_no_news(labels):
     )
     plain = {"metadata": {"name": "a", "namespace": "b"}}
     assert tracker.observe("ADDED", plain).type == "added"
-    assert tracker.observe("MODIFIED", owned).type == "removed"  # it became ours
+    assert tracker.observe("MODIFIED", owned).type == "removed"  # it became owned
 
 
 def test_a_list_after_an_outage_gives_the_differences():
@@ -221,7 +221,7 @@ def test_what_somebody_else_writes_into_it_is_news():
     assert tracker.observe("MODIFIED", applied("stolen", manager="kubectl-annotate")).type == "changed"
     assert (
         tracker.observe("MODIFIED", applied("stolen", manager="multicluster.network.example/demo")) is None
-    )  # nobody of ours, so unchanged
+    )  # no owner of the fabric, so unchanged
 
 
 # --- ranges of pods that a network plugin keeps (tests/fixtures/cni) -----------------------------------------------

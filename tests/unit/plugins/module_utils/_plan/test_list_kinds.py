@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Lists as their schema says (decision 72): any order that a server may return is equal, and a change of one entry is found."""
+"""Lists as in their schema (decision 72): any order that a server may return is equal, and a change of one entry is found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = sorted(
     for kind, rows in list_kinds._LISTS.items()
     for path, keys in {**rows, **list_kinds._METADATA}.items()
 )
-#: Lists that we write and whose order means something, by kind.
+#: Lists that we write with an order that means something, by kind.
 ATOMIC = [
     ("Service", ("spec", "clusterIPs")),
     ("EndpointSlice", ("endpoints",)),

@@ -52,7 +52,7 @@ def obj(*entries, **more):
         ([fields(US, {"f:status": {"f:a": {}}}, subresource="status")], {}, False),
     ],
 )
-def test_is_ours(entries, labels, owned):
+def test_is_owned(entries, labels, owned):
     one = obj(*entries)
     one["metadata"]["labels"] = labels
     assert objects.is_owned(one, US) is owned

@@ -108,7 +108,7 @@ def test_a_capability_that_did_nothing_but_refuse_is_not_ok():
         assert found["cells"]["aws"]["service_mirror"] == "ok"
 
 
-def test_what_nobody_asked_for_has_no_column_and_what_did_not_run_says_so():
+def test_what_nobody_asked_for_has_no_column_and_what_did_not_run_is_shown():
     found = reported(asked=["mesh", "service_mirror", "tenants"], results={"mesh": [{}], "service_mirror": [{}]})
     assert found["cells"]["aws"]["tenants"] == "not asked" and "TENANTS" not in found["text"][0] and found["ok"]
 

@@ -99,7 +99,7 @@ def test_every_name_goes_to_its_own_cluster_and_comes_back(clusters, service, na
     found = rules.rewrite_name(owned, query)
     assert found.name == f"{leading}{cluster}-{namespace}-73736d-{service}.{mirrors}.svc.cluster.local."
     assert found.answer == query
-    # exactly one rule knows it, and RE2 says the same of it
+    # exactly one rule knows it, and RE2 agrees
     assert [
         judged(rule.name_regex, rule.name_to, query) for rule in owned if judged(rule.name_regex, rule.name_to, query)
     ] == [found.name]

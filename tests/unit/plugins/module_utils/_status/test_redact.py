@@ -56,7 +56,7 @@ def test_a_known_secret_is_gone_in_every_spelling(secret):
 
 @given(some.binary(min_size=16, max_size=40), some.binary(max_size=9), some.binary(max_size=9))
 def test_base64_of_a_text_around_a_secret_does_not_give_it_away(secret, before, after):
-    """kubectl shows Secrets so: base64 of a whole file in which a secret stands, at any offset."""
+    """kubectl shows Secrets so: base64 of a whole file in which a secret is, at any offset."""
     coded = base64.b64encode(before + secret.hex().encode() + after).decode()
     found = redact.Redactor([secret.hex()]).text(coded)
     left = "".join(char for char in found.replace(redact.MARK, "") if char.isalnum() or char in "+/")
@@ -126,7 +126,7 @@ def test_public_keys_and_ordinary_words_stay():
         "auth",
     ],
 )
-def test_fields_whose_names_say_it(name):
+def test_fields_with_names_of_secrets(name):
     assert redact.Redactor().value({name: "hunter22"}) == {name: redact.MARK}
     assert redact.secrets_of({"x": [{name: "hunter22"}]}) == {"hunter22"}
 

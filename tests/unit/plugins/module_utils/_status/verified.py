@@ -30,7 +30,7 @@ def pod(host):
 
 
 def mesh():
-    """As mesh_plan tells it."""
+    """As mesh_plan returns it."""
     clusters = {}
     for local, remote in (("aws", "gcp"), ("gcp", "aws")):
         peers = [
@@ -56,7 +56,7 @@ def mesh():
 
 
 def probe(host):
-    """As node_probe tells it."""
+    """As node_probe returns it."""
     return {
         "pods": [{"addresses": [pod(host)], "in_namespace": True}],
         "strays": [],

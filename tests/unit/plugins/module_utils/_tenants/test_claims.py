@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A tenant who reaches for what is another's: refused by word, and the other tenant sees nothing of it (T23)."""
+"""A tenant who reaches for what is another's: refused by reason, and the other tenant sees nothing of it (T23)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from .tenant_world import NAMESPACE, World, interface_twin, machines, node, sour
 
 
 def invariants(world: World) -> None:
-    """What must hold at any time: nothing is handed out twice, and every claim is mutual."""
+    """What must hold at any time: nothing is assigned twice, and every claim is mutual."""
     held: dict[str, str] = {}
     for obj in world.apinet.list(ONMETAL.apinet, "IPAddress"):
         assert held.setdefault(obj["spec"]["ip"], obj["metadata"]["name"]) == obj["metadata"]["name"]
@@ -157,7 +157,7 @@ def test_pools_run_dry_and_recover() -> None:
     assert sorted(get(obj, "status", "ip") for obj in world.source.all()) == ["203.0.113.8", "203.0.113.9"]
 
 
-def test_a_foreign_address_is_refused_by_name() -> None:
+def test_an_address_of_others_is_refused_by_name() -> None:
     twins = [interface_twin("t1", "n", publicIPs=[{"name": "x", "ip": "203.0.113.99"}])]
     failed = World([], twins).network_side()[0].failed
     assert [outcome.failures[0].reason for outcome in failed] == ["address_unknown"]
@@ -278,7 +278,7 @@ def test_a_load_balancer_without_listeners_or_nodes() -> None:
     assert [get(obj, "spec", "nodeRef", "name") for obj in world.apinet.list(ONMETAL.apinet, "Instance")] == [
         "node-z"
     ] * 2
-    # the node goes: what was placed there is left behind, as the original does
+    # the node goes: what was placed there is left behind, as upstream does
     world.apinet.delete(key_of(node("node-z", "z")))
     world.settle()
     assert len(world.apinet.list(ONMETAL.apinet, "Instance")) == 2

@@ -55,7 +55,7 @@ VOID = ("meta", "link")
 
 
 class Reader(html.parser.HTMLParser):
-    """Elements, attributes, and text of a page whose elements close in order."""
+    """Elements, attributes, and text of a page with elements that close in order."""
 
     def __init__(self):
         super().__init__()

@@ -86,7 +86,7 @@ def test_what_denies_lets_nobody_in():
     assert ask([policy(None, action="Deny")]) is not None
 
 
-def test_a_global_policy_sees_the_sets_without_a_word():
+def test_a_global_policy_sees_the_sets_without_a_selector():
     plain = {"selector": SOURCE["selector"]}
     assert ask([policy(plain, namespace=None)], [net_set("10.2.3.10/32")]) is None
     assert "policy one selects" in ask([policy(plain, namespace=None)], [net_set("10.2.3.11/32")])
@@ -128,6 +128,6 @@ SET = st.fixed_dictionaries(
 
 @settings(max_examples=500, deadline=None)
 @given(st.lists(POLICY | st.just(policy(SOURCE)), max_size=2), st.lists(SET, max_size=2))
-def test_whatever_a_cluster_says(policies, sets):
+def test_whatever_a_cluster_has(policies, sets):
     found = ask(policies, sets)
     assert found is None or all(" " <= char <= "~" for char in found)

@@ -111,7 +111,7 @@ def test_a_key_of_two_nodes_is_distinguished_from_either_end() -> None:
         ("203.0.113.9:40001", ["203.0.113.9:51820"], False, "endpoint_moved"),
         ("203.0.113.9:40001", ["203.0.113.9:51820"], True, ""),
         ("203.0.113.7:51820", ["203.0.113.9:51820"], False, "endpoint_moved"),
-        # nobody says where it should be
+        # nobody reports where it should be
         ("203.0.113.9:40001", [], True, ""),
         ("203.0.113.9:40001", [], False, "endpoint_moved"),
     ],
@@ -129,7 +129,7 @@ def test_where_a_peer_is_called(two: World, endpoint: str, planned: t.Any, fresh
 def test_a_wrong_key_is_one_that_nobody_has_where_the_node_should_be(two: World) -> None:
     peer = two.peer_of(ONE, TWO)
     peer.update(public_key=key_of("nobody"), allowed_ips=["10.99.0.0/24"])
-    assert cause(walk(two)) == "wrong_key"  # it takes no packet, and stands where the node is
+    assert cause(walk(two)) == "wrong_key"  # it takes no packet, and is where the node is
     peer["endpoint"] = "192.168.77.77:1"
     assert cause(walk(two)) == "peer_missing"
     other = World({"aws": 1, "gcp": 2})

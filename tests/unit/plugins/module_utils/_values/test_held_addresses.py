@@ -70,7 +70,7 @@ def test_what_is_the_hosts_own(rows: list[Row]) -> None:
 def test_an_address_by_which_the_cluster_knows_the_node_is_its_own() -> None:
     loopback = row("10.9.9.9/32", "lo")
     assert held_for_others([NIC, loopback]) and not held_for_others([NIC, loopback], own=["10.9.9.9"])
-    # what load balancing hands out, and what keepalived holds, is no node's, whatever the cluster says
+    # what load balancing assigns, and what keepalived holds, is no node's, whatever the cluster has
     assert held_for_others([NIC, loopback], PrefixSet.of_texts(["10.9.9.0/24"]), ["10.9.9.9"])
     assert held_for_others([NIC, dict(loopback, protocol=KEEPALIVED)], own=["10.9.9.9"])
 
@@ -92,7 +92,7 @@ def test_what_a_pool_has_is_never_announced_and_order_does_not_matter(forms: lis
     assert all(int(text.rpartition(".")[2]) < 128 for text in found) and "10.66.23.1" in found
     random.shuffle(rows)
     assert node_addresses(rows, balanced=pool) == found
-    # holding one more, or one less, changes nothing of what a node says of itself
+    # holding one more, or one less, changes nothing of what a node states of itself
     assert node_addresses([*rows, row("10.66.23.251/32")], balanced=pool) == found
 
 
