@@ -50,7 +50,7 @@ def node(monkeypatch, tmp_path):
         monkeypatch.setattr(bgp_speaker, name, str(tmp_path / name.lower()))
     for name in ("CODE", "UNIT", "FOLLOWER_UNIT", "FORMER", "UNFINISHED"):
         monkeypatch.setattr(bgp_speaker, name, str(tmp_path / name.lower()))
-    monkeypatch.setattr(bgp_speaker, "FOREIGN", ())
+    monkeypatch.setattr(bgp_speaker, "UNOWNED", ())
     monkeypatch.setattr(lock, "FOLDER", str(tmp_path.parent / (tmp_path.name + "-lock")))
     for module in (frr, bird):
         monkeypatch.setattr(module, "programs", lambda: ("/bin/false", "/bin/false"))

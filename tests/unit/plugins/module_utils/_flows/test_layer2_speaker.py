@@ -38,7 +38,7 @@ def node(monkeypatch, tmp_path):
         monkeypatch.setattr(speaker, name, str(tmp_path / name.lower()))
     for name in ("CONFIG", "LOADED"):
         monkeypatch.setattr(keepalived, name, str(tmp_path / name.lower()))
-    monkeypatch.setattr(speaker, "FOREIGN", (str(tmp_path / "none"), str(tmp_path / "none")))
+    monkeypatch.setattr(speaker, "UNOWNED", (str(tmp_path / "none"), str(tmp_path / "none")))
     monkeypatch.setattr(lock, "FOLDER", str(tmp_path.parent / (tmp_path.name + "-lock")))
     monkeypatch.setattr(keepalived, "program", lambda: "/bin/false")
     monkeypatch.setattr(keepalived, "check_config", lambda text: None)

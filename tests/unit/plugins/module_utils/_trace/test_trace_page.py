@@ -153,7 +153,7 @@ def test_it_shows_the_finding_and_every_hop():
     text = page.render(document())
     found = read(text)
     assert "Trace from aws/default/web-0 to gcp/sys-log/fluentd" in found.texts
-    for text in (
+    for shown in (
         "forward_dropped",
         "chain FORWARD drops",
         "iptables -P",
@@ -163,7 +163,7 @@ def test_it_shows_the_finding_and_every_hop():
         "hop 1",
         "hop 2",
     ):
-        assert text in found.texts, text
+        assert shown in found.texts, shown
     assert text.count('<circle class="here"') == 1 and text.count('<circle class="dot ') == 3
 
 
