@@ -427,7 +427,7 @@ def test_the_lease_of_a_workflow_that_never_ended_runs_out(server, monkeypatch):
     early.end()
     late = Watchdog([server.access()], "dropped", workflow="w 2", between=3.0, lock_wait=60)
     assert late.answer()["held"] and lease_of(server, "dropped")["spec"]["holderIdentity"] == "workflow w 2"
-    # with the Lease taken after the bound does not get it back by its name
+    # one that lost its Lease after the bound does not get it back by its name
     back = Watchdog([server.access()], "dropped", workflow="w 1", between=3.0, lock_wait=0)
     assert not back.answer()["held"] and "workflow w 2" in back.answer()["who"]
     back.end()

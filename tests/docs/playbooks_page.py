@@ -26,7 +26,7 @@ HEAD = """\
 Playbooks and variables of a run
 ================================
 
-.. This page is written by tests/run playbooks_page; its content is from the playbooks and in playbooks/vars/run_variables.yml.
+.. This page is written by tests/run playbooks_page; its content is that of the playbooks and of playbooks/vars/run_variables.yml.
 
 .. contents::
    :local:
