@@ -86,6 +86,10 @@ def mount(source: str, target: pathlib.Path, kind: str = "", flags: int = 0, dat
     libc_call("mount", source.encode(), str(target).encode(), kind.encode(), ctypes.c_ulong(flags), data.encode())
 
 
+#: What the collection keeps on a node. What a machine has there of its own, from whatever ran on it, no node of the lab sees.
+OWNED_FOLDERS = ("var/lib/multicluster-network", "var/lib/semaphore-wireguard")
+
+
 def main(settings_file: str) -> None:
     settings = json.loads(pathlib.Path(settings_file).read_text())
     folder = pathlib.Path(settings["folder"])
@@ -155,6 +159,8 @@ def furnish(root: pathlib.Path, settings: dict[str, t.Any]) -> None:
 
 def identify(root: pathlib.Path, settings: dict[str, t.Any]) -> None:
     """The owner of these files: all that a light node has of its own, alongside the program that Ansible starts there."""
+    for name in OWNED_FOLDERS:
+        shutil.rmtree(root / name, ignore_errors=True)
     etc = root / "etc"
     _write(etc / "hostname", settings["name"] + "\n")
     _write(etc / "machine-id", settings["machine_id"])

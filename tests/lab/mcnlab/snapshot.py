@@ -13,11 +13,13 @@ import stat
 import typing as t
 
 from . import process
+from .node_init import OWNED_FOLDERS
 
 if t.TYPE_CHECKING:
     from .kubernetes import ControlPlane
     from .nodes import NodeMachine
 
+DELETED = "deleted"
 # Below the folders that a node writes to; what changes by itself is left out.
 WATCHED = ("etc", "var/lib", "usr/local")
 IGNORED = (
@@ -117,7 +119,8 @@ def of_cluster(plane: ControlPlane) -> dict[str, t.Any]:
 def changed_files(upper: pathlib.Path, lower: pathlib.Path = pathlib.Path("/")) -> dict[str, t.Any]:
     """path → "mode kind digest" of whatever differs from the machine, read from the overlay's upper folder.
 
-    A file that was copied up and is the same as before is no difference; a folder that the machine has not is one.
+    A file that was copied up and is the same as before is no difference; a folder that the machine has not is one. That an
+    owned folder of the machine is hidden from the node is none: another program of the machine may make or remove it meanwhile.
     """
     found = {}
     for top in WATCHED:
@@ -135,6 +138,8 @@ def changed_files(upper: pathlib.Path, lower: pathlib.Path = pathlib.Path("/")) 
                     continue
                 if os.path.lexists(lower / path) and text == _describe(lower / path):
                     continue
+                if text == DELETED and path in OWNED_FOLDERS:
+                    continue
                 found["/" + path] = text
     return dict(sorted(found.items()))
 
@@ -143,7 +148,7 @@ def _describe(file: pathlib.Path) -> str:
     status = file.lstat()
     mode = f"{stat.S_IMODE(status.st_mode):04o} {status.st_uid}:{status.st_gid}"
     if stat.S_ISCHR(status.st_mode) and status.st_rdev == 0:
-        return "deleted"  # an overlay's whiteout
+        return DELETED  # an overlay's whiteout
     if stat.S_ISLNK(status.st_mode):
         return f"link {file.readlink()}"
     if stat.S_ISDIR(status.st_mode):
