@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a snapshot of a lab's node says of its files, and what it leaves out because the machine below it changed."""
+"""What a snapshot of a lab's node reports of its files, and what it leaves out because the machine below it changed."""
 
 from __future__ import annotations
 
