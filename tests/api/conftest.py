@@ -15,6 +15,12 @@ from tenant_servers import lab, tenant, tenant_sides  # pylint: disable=unused-i
 __all__ = ["lab", "tenant", "tenant_sides"]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "takes_long: `tests/run api_long` has it, `make test` has a shorter one beside it"
+    )
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: t.Any) -> t.Iterator[ApiServer]:
     """One API server for the whole session; tests use objects of their own names."""

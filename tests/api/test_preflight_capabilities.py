@@ -71,6 +71,7 @@ def test_a_fabric_in_order_has_no_error_and_site_does_its_work(pair, quiet):
     play(quiet, "teardown")
 
 
+@pytest.mark.takes_long
 def test_what_site_refuses_and_what_ends_it_is_in_preflight(pair, quiet):
     words = broken(pair, quiet)
     mark = pair.mark()

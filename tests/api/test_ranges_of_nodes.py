@@ -342,6 +342,7 @@ def test_blocks_are_news_pods_in_them_are_none_and_an_old_account_is_no_trouble(
     assert found == {expected_node} and any("blockaffinities" in line and "forbidden" in line for line in log)
 
 
+@pytest.mark.takes_long
 def test_a_hundred_and_ten_pods_on_each_of_twenty_nodes(servers):
     """By Pods, with addresses anywhere in the range: each is an allowed IP of its node alone, and a further run finds the same and writes nothing."""
     client, nodes = servers["cal"].client(), [f"n{number}" for number in range(20)]

@@ -207,6 +207,7 @@ def fabric(tmp_path, server, other):
             )  # of a test that failed: the next one would wait for it
 
 
+@pytest.mark.takes_long
 def test_slices_together_build_what_one_run_does_and_hold_one_lock(fabric):
     hosts = fabric.hosts
     first = fabric.job("slices.plan", "plan", {"awx_workflow_job_id": 12})
