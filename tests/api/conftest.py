@@ -16,9 +16,7 @@ __all__ = ["lab", "tenant", "tenant_sides"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "takes_long: runs in `tests/run api_long`; `make test` has a shorter one"
-    )
+    config.addinivalue_line("markers", "takes_long: runs in `tests/run api_long`; `make test` has a shorter one")
 
 
 @pytest.fixture(scope="session")
