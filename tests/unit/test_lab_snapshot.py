@@ -14,7 +14,18 @@ import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "tests" / "lab"))
+from ansible_collections.multicluster.network.plugins.module_utils._flows.node.persistence import STATE_ROOT
+from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers.bgp import follow as bgp_follow
+from ansible_collections.multicluster.network.plugins.module_utils._flows.speakers.layer2 import follow as layer2_follow
+from ansible_collections.multicluster.network.plugins.module_utils._plan.node_pod_manifests import FOLDERS
 from mcnlab import node_init, snapshot  # pylint: disable=wrong-import-position
+
+#: As the collection names them.
+OWNED = sorted(
+    {name.lstrip("/") for name in (STATE_ROOT, *FOLDERS.values())}
+    | {kept.rpartition("/")[0].lstrip("/") for kept in (bgp_follow.KEPT, layer2_follow.KEPT)}
+    | {"usr/local/lib/multicluster-network"}
+)
 
 
 @pytest.fixture(name="trees")
@@ -30,14 +41,15 @@ def whiteout(path):
     try:
         os.mknod(path, stat.S_IFCHR, os.makedev(0, 0))
     except PermissionError:
-        pytest.skip("needs root")
+        pytest.skip("NOT RUN: only root makes the whiteout of an overlay")
 
 
-@pytest.mark.parametrize("name", node_init.OWNED_FOLDERS)
+@pytest.mark.parametrize("name", OWNED)
 def test_a_hidden_owned_folder_is_no_difference_but_one_with_content_is(trees, name):
     upper, lower = trees
     assert snapshot.changed_files(upper, lower) == {}
-    (lower / name).mkdir()
+    (lower / name).mkdir(parents=True)
+    (upper / name).parent.mkdir(parents=True, exist_ok=True)
     whiteout(upper / name)
     assert snapshot.changed_files(upper, lower) == {}
     (upper / name).unlink()
@@ -56,10 +68,11 @@ def test_any_other_file_that_a_node_removed_is_deleted(trees):
 
 
 def test_a_node_begins_without_the_owned_folders_of_the_machine(tmp_path):
-    settings = {"name": "aws-node-1", "machine_id": "0" * 32, "addresses": ["192.0.2.1"], "light": False}
-    (tmp_path / "etc").mkdir()
-    for name in node_init.OWNED_FOLDERS:
+    for name in (*OWNED, "var/lib/multicluster-network-lab-1"):
         (tmp_path / name / "mesh").mkdir(parents=True)
         (tmp_path / name / "mesh/dataplane.json").write_text("{}")
-    node_init.identify(tmp_path, settings)
-    assert [path.name for path in (tmp_path / "var/lib").iterdir()] == []
+    node_init.hide_owned_folders(tmp_path)
+    assert [path.name for path in (tmp_path / "var/lib").iterdir()] == ["multicluster-network-lab-1"], (
+        "a lab's own folder"
+    )
+    assert not list((tmp_path / "usr/local/lib").iterdir())

@@ -26,6 +26,11 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MNT_DETACH = 2
 
+# Where the collection keeps state, keys and programs on a node. No node begins with what the machine has there.
+OWNED_FOLDERS = ("var/lib/semaphore-wireguard",) + tuple(
+    f"{top}/multicluster-network{part}" for top in ("var/lib", "usr/local/lib") for part in ("", "-bgp", "-layer2")
+)
+
 # Of everything that the machine's own units pull in, a node keeps its message bus, its journal and its temporary folders.
 KEPT_UNITS = {
     "dbus.socket",
@@ -86,10 +91,6 @@ def mount(source: str, target: pathlib.Path, kind: str = "", flags: int = 0, dat
     libc_call("mount", source.encode(), str(target).encode(), kind.encode(), ctypes.c_ulong(flags), data.encode())
 
 
-#: What the collection keeps on a node. What a machine has there of its own, from whatever ran on it, no node of the lab sees.
-OWNED_FOLDERS = ("var/lib/multicluster-network", "var/lib/semaphore-wireguard")
-
-
 def main(settings_file: str) -> None:
     settings = json.loads(pathlib.Path(settings_file).read_text())
     folder = pathlib.Path(settings["folder"])
@@ -107,6 +108,7 @@ def main(settings_file: str) -> None:
     mount("overlay", root, "overlay", 0, f"lowerdir=/,upperdir={folder}/upper,workdir={folder}/work")
     socket.sethostname(settings["name"])
     if not (folder / "furnished").exists():
+        hide_owned_folders(root)
         (identify if settings["light"] else furnish)(root, settings)
         (folder / "furnished").touch()
 
@@ -123,6 +125,13 @@ def main(settings_file: str) -> None:
     except Exception as error:
         os.write(console, f"init: {error!r}\n".encode())
         os._exit(1)
+
+
+def hide_owned_folders(root: pathlib.Path) -> None:
+    """Remove them from the overlay: the machine keeps its own."""
+    for name in OWNED_FOLDERS:
+        if (root / name).exists():
+            shutil.rmtree(root / name)
 
 
 def furnish(root: pathlib.Path, settings: dict[str, t.Any]) -> None:
@@ -159,8 +168,6 @@ def furnish(root: pathlib.Path, settings: dict[str, t.Any]) -> None:
 
 def identify(root: pathlib.Path, settings: dict[str, t.Any]) -> None:
     """The owner of these files: all that a light node has of its own, alongside the program that Ansible starts there."""
-    for name in OWNED_FOLDERS:
-        shutil.rmtree(root / name, ignore_errors=True)
     etc = root / "etc"
     _write(etc / "hostname", settings["name"] + "\n")
     _write(etc / "machine-id", settings["machine_id"])
