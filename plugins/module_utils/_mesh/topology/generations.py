@@ -235,9 +235,9 @@ def _renewed(mesh: MeshPlan, records: Records) -> set[tuple[str, str]]:
     return found
 
 
-def _rows(mesh: MeshPlan, local: str, remote: str) -> list[t.Mapping[str, t.Any]]:
+def _rows(mesh: MeshPlan, cluster: str, towards: str) -> list[t.Mapping[str, t.Any]]:
     """All peers that the devices of a cluster towards another may have."""
-    settings = mesh.clusters[local].remotes.get(remote)
+    settings = mesh.clusters[cluster].remotes.get(towards)
     return [] if settings is None else [*settings.peers, *settings.contested]
 
 
