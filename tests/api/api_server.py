@@ -204,7 +204,7 @@ class ApiServer:
         self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=str(self.folder)))
 
     def stop(self) -> None:
-        """Kill what start() started, the API server first: asked to end, it would wait for open watches, and nobody reads its data again."""
+        """Kill what start() started, the API server first: asked to end, it would wait for open watches, and its data is not read again."""
         for process in reversed(self.processes):
             process.kill()
             process.wait(120)  # on a crowded machine even that takes its time
