@@ -254,7 +254,7 @@ def _forget_killed(artifacts: pathlib.Path) -> None:
         except (ValueError, ProcessLookupError):
             shutil.rmtree(left, ignore_errors=True)
         except OSError:
-            pass  # somebody else's, and at work
+            pass  # has another owner, and runs
 
 
 def main(words: t.Sequence[str]) -> int:

@@ -232,7 +232,7 @@ refused:
   elements: dict
   returned: always
   sample:
-    - {object: Namespace aws/mirrors, reason: not_ours, message: exists and is not ours}
+    - {object: Namespace aws/mirrors, reason: not_ours, message: "exists, has another owner and differs in spec"}
 failures:
   description: What could not be read or written, each with C(cluster), C(operation), C(reason), C(message) and C(status).
   type: list

@@ -169,7 +169,7 @@ refused:
   sample:
     - object: ConfigMap gcp/kube-system/coredns
       reason: not_ours
-      message: a server block that is not ours has the zone 'cluster.aws'; remove it, we leave it alone
+      message: a server block of another owner has the zone 'cluster.aws'; remove it, we leave it alone
 failures:
   description: What could not be read or written, each with C(cluster), C(operation), C(reason), C(message) and C(status).
   type: list

@@ -107,7 +107,7 @@ reasons:
   type: list
   elements: str
   returned: success
-  sample: ["mesh: refused gcp/foreign-1: its range is that of gcp/gcp-node-1 [claimed_twice]"]
+  sample: ["mesh: refused gcp/extra-1: its range is that of gcp/gcp-node-1 [claimed_twice]"]
 parts:
   description: The same for the mesh and each capability, with the count of reasons.
   type: dict

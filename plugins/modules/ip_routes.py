@@ -152,7 +152,7 @@ refused:
   elements: dict
   returned: success
   sample: [{"object": "10.4.0.0/16 dev wireguard.gcp table main", "reason": "not_ours",
-    "message": "a route to the same destination exists and is not ours (protocol 4, dev eth0); it is left alone"}]
+    "message": "a route to the same destination exists and has another owner (protocol 4, dev eth0); it is left alone"}]
 stats:
   description: Reads, messages to the kernel and seconds.
   type: dict

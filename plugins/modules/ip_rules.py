@@ -161,7 +161,7 @@ refused:
   elements: dict
   returned: success
   sample: [{"object": "32500: from all fwmark 0x40/0x60 lookup 180 (IPv4)", "reason": "adoptable",
-    "message": "a rule with this priority that selects the same is not ours (protocol 4); it is left alone"}]
+    "message": "a rule with this priority that selects the same has another owner (protocol 4); it is left alone"}]
 stats:
   description: Reads, messages to the kernel and seconds.
   type: dict

@@ -191,7 +191,7 @@ refused:
   type: list
   elements: dict
   returned: success
-  sample: [{"object": "inet api_guard", "reason": "not_ours", "message": "a table of this name is somebody else's; it is left alone"}]
+  sample: [{"object": "inet api_guard", "reason": "not_ours", "message": "a table of this name has another owner; it is left alone"}]
 stats:
   description: Reads, messages to the kernel and seconds.
   type: dict

@@ -19,7 +19,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def run_variables(root: pathlib.Path = ROOT) -> dict[str, t.Any]:
-    """``{prefixes, foreign, former, internal, variables: {name: {description, default, of, command_line, choices, type}}}``."""
+    """``{prefixes, unowned, former, internal, variables: {name: {description, default, of, command_line, choices, type}}}``."""
     table: dict[str, t.Any] = _load(root / "playbooks" / "vars" / "run_variables.yml")
     return table
 
@@ -44,7 +44,7 @@ def known_variables(root: pathlib.Path = ROOT) -> Known:
     return Known(
         names=names,
         prefixes=tuple(sorted(prefixes)),
-        unowned=frozenset(table["foreign"]),
+        unowned=frozenset(table["unowned"]),
         command_line=frozenset(name for name, row in rows.items() if row.get("command_line")),
         choices={name: tuple(row["choices"]) for name, row in rows.items() if row.get("choices")},
         types={name: str(row["type"]) for name, row in rows.items() if row.get("type")},

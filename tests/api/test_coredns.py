@@ -41,7 +41,7 @@ COREFILE = """.:53 {
     reload
     loadbalance
 }
-corp.example:53 { # ours since 2019
+corp.example:53 { # owned since 2019
     forward . 192.0.2.53
 }"""
 

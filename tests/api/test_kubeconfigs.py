@@ -104,7 +104,7 @@ def relay(family: int, address: str, target: tuple[str, int], tunnel: bool) -> i
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: t.Any) -> t.Iterator[dict[str, dict[str, str]]]:
-    """Shape -> program (kubectl, python, ours, strict) -> who the server took it for, NO, or for the collection the reason of the refusal."""
+    """Shape -> program (kubectl, python, collection, strict) -> who the server took it for, NO, or for the collection the reason of the refusal."""
     folder = tmp_path_factory.mktemp("kubeconfigs")
     authority = certificate("tests", "tests")
     (folder / "clients.crt").write_text(authority[0])
@@ -158,7 +158,7 @@ def ask_all(server: ApiServer, world: World) -> dict[str, dict[str, str]]:
             kubectl(path, f"/api/v1/namespaces/{name}.kubectl")
             return {
                 "python": python(path, f"/api/v1/namespaces/{name}.python"),
-                "ours": owned(path, f"/api/v1/namespaces/{name}.ours", list(ALLOWABLE)),
+                "collection": owned(path, f"/api/v1/namespaces/{name}.collection", list(ALLOWABLE)),
                 "strict": owned(path, f"/api/v1/namespaces/{name}.strict", []),
             }
 
@@ -170,7 +170,7 @@ def ask_all(server: ApiServer, world: World) -> dict[str, dict[str, str]]:
         if home is not None:
             os.environ["HOME"] = home
     for name, row in found.items():
-        for program in ("kubectl", "python", "ours", "strict"):
+        for program in ("kubectl", "python", "collection", "strict"):
             user = seen.get(f"/api/v1/namespaces/{name}.{program}")
             row[program] = user if user is not None else row.get(program, NO)
     return found
@@ -316,7 +316,7 @@ def documented() -> dict[str, list[str]]:
 def test_answers_are_those_of_kubectl_or_documented(answers: dict[str, dict[str, str]]) -> None:
     assert len(answers) >= 180
     known = {shape for group in DIFFERENT.values() for shape in group}
-    different = {name for name, row in answers.items() if user_of(row["ours"]) != user_of(row["kubectl"])}
+    different = {name for name, row in answers.items() if user_of(row["collection"]) != user_of(row["kubectl"])}
     assert {name: answers[name] for name in different ^ known} == {}
     alone = {
         name
@@ -332,8 +332,12 @@ def test_the_guide_has_each_difference(answers: dict[str, dict[str, str]]) -> No
     for title, group in DIFFERENT.items():
         for shape in group:
             row = answers[shape]
-            reason = "" if verdict(row["ours"]) == "takes" else f": ``{row['ours']}``"
-            assert rows[title] == [verdict(row["kubectl"]), verdict(row["python"]), verdict(row["ours"]) + reason], (
+            reason = "" if verdict(row["collection"]) == "takes" else f": ``{row['collection']}``"
+            assert rows[title] == [
+                verdict(row["kubectl"]),
+                verdict(row["python"]),
+                verdict(row["collection"]) + reason,
+            ], (
                 title,
                 shape,
                 row,
@@ -345,7 +349,7 @@ def test_what_needs_an_allowance_is_refused_by_its_name(answers: dict[str, dict[
     needed = {
         name: row["strict"]
         for name, row in answers.items()
-        if user_of(row["ours"]) != NO and row["strict"] != row["ours"]
+        if user_of(row["collection"]) != NO and row["strict"] != row["collection"]
     }
     assert set(needed.values()) == set(ALLOWABLE) - {"auth_provider"}, "the provider's token is none of a real issuer"
     assert answers["auth-provider"]["strict"] == "auth_provider"
@@ -364,4 +368,4 @@ def test_what_needs_an_allowance_is_refused_by_its_name(answers: dict[str, dict[
 
 def test_a_refusal_has_a_reason(answers: dict[str, dict[str, str]]) -> None:
     """Except where the server itself refuses the credential."""
-    assert {name for name, row in answers.items() if row["ours"] == NO} == set()
+    assert {name for name, row in answers.items() if row["collection"] == NO} == set()

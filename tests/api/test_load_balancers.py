@@ -179,7 +179,7 @@ def test_an_address_in_use_stays_whoever_wrote_it(server, api):
 
 def test_an_address_that_is_in_the_status_only(server, api):
     """MetalLB and Cilium give addresses so. Adopted where that is asked for and the pool has it, else left; in every back end."""
-    live = {"pool": "203.0.113.3", "foreign": "198.51.100.9", "shared-1": "203.0.113.6", "shared-2": "203.0.113.6"}
+    live = {"pool": "203.0.113.3", "elsewhere": "198.51.100.9", "shared-1": "203.0.113.6", "shared-2": "203.0.113.6"}
     for name, address in live.items():
         make_service(
             api,
@@ -207,16 +207,18 @@ def test_an_address_that_is_in_the_status_only(server, api):
                     ("pool", "adoptable"),
                     ("shared-1", "adoptable"),
                     ("shared-2", "adoptable"),
-                    ("foreign", "outside_grant"),
+                    ("elsewhere", "outside_grant"),
                     ("two", "outside_grant"),
                     ("named", "outside_grant"),
                 )
             }
             assert result["load_balancers"]["aws"]["announce"] == []
     result = load_balancers.run(request_for(server, {"adopt": True}))
-    assert reasons(result) == {("service aws/lb-test/" + name, "outside_grant") for name in ("foreign", "two", "named")}
+    assert reasons(result) == {
+        ("service aws/lb-test/" + name, "outside_grant") for name in ("elsewhere", "two", "named")
+    }
     for name, address in live.items():
-        desired = None if name == "foreign" else address
+        desired = None if name == "elsewhere" else address
         assert (
             get(api, name)["spec"].get("loadBalancerIP") == desired
             and get(api, name)["status"] == before[name]["status"]
@@ -233,10 +235,10 @@ def test_an_address_that_is_in_the_status_only(server, api):
     result = load_balancers.run(request_for(server, {"renumber": ["True"]}))
     assert reasons(result) == {("service aws/lb-test/two", "adoptable")}  # it holds an address of the pool, which stays
     assert (
-        get(api, "foreign")["spec"]["loadBalancerIP"] == "203.0.113.0"
+        get(api, "elsewhere")["spec"]["loadBalancerIP"] == "203.0.113.0"
         and get(api, "pool")["spec"]["loadBalancerIP"] == "203.0.113.3"
     )
-    assert [row["ip"] for row in get(api, "foreign")["status"]["loadBalancer"]["ingress"]] == ["203.0.113.0"]
+    assert [row["ip"] for row in get(api, "elsewhere")["status"]["loadBalancer"]["ingress"]] == ["203.0.113.0"]
 
 
 def test_an_address_that_no_router_receives(server, api):

@@ -462,7 +462,7 @@ def test_spoofed_tags(server, double, api):
     ) == 2  # no Service at all is left
     result = run(server, double, {"confirm_empty": ["aws"]})
     assert [row["id"] for row in double.held()] == ["spoof"] and any(
-        "no record of ours" in text for text in result["warnings"]
+        "has no record of it" in text for text in result["warnings"]
     )
     service(api, "new")
     for ident, address in (("one", "203.0.113.67"), ("two", "203.0.113.68")):
@@ -492,7 +492,7 @@ def test_adoption_takes_over_what_the_original_reserved(server, double, api):
     service(api, "last", "203.0.113.68")
     result = run(server, double)
     assert [row["id"] for row in double.held()] == ["spoof"] and any(
-        "no record of ours" in text for text in result["warnings"]
+        "has no record of it" in text for text in result["warnings"]
     )
 
 

@@ -31,7 +31,7 @@ def request_for(server, annotations, **more):
 @pytest.fixture
 def nodes(server):
     names = ["node-1", "node-2", "node-3"]
-    make_nodes(server, names, {"foreign/key": "stays"})
+    make_nodes(server, names, {"unowned/key": "stays"})
     yield names
     client = server.client()
     for node in client.list("/api/v1/nodes").items:
@@ -51,7 +51,7 @@ def test_create_again_change_absent(server, nodes):
     assert result["changed"] and not result["refused"] and not result["failures"]
     assert result["stats"]["requests"] == {"aws": {"list": 1, "patch": 3}}
     assert [verb for verb, path, status in server.audit(mark)] == ["list", "patch", "patch", "patch"]
-    assert annotations_of(server, "node-1") == {"foreign/key": "stays", KEY: "k-node-1", ENDPOINT: "10.0.0.1:51821"}
+    assert annotations_of(server, "node-1") == {"unowned/key": "stays", KEY: "k-node-1", ENDPOINT: "10.0.0.1:51821"}
 
     mark = server.mark()
     result = node_annotations.run(request_for(server, desired))
@@ -72,7 +72,7 @@ def test_create_again_change_absent(server, nodes):
     }
 
     result = node_annotations.run(request_for(server, {"aws": nodes}, state="absent", prefixes=PREFIXES))
-    assert result["changed"] and annotations_of(server, "node-1") == {"foreign/key": "stays"}
+    assert result["changed"] and annotations_of(server, "node-1") == {"unowned/key": "stays"}
     mark = server.mark()
     assert not node_annotations.run(request_for(server, {"aws": nodes}, state="absent", prefixes=PREFIXES))["changed"]
     assert server.writes(mark) == []

@@ -193,7 +193,7 @@ def test_a_fleet_of_which_the_operator_keeps_one_cluster(mesh):
 
     annotate(mesh["ap"], "ap-1", key=key_of("theirs rotated"))
     both()
-    annotate(mesh["eu"], "eu-1", key=key_of("ours rotated"))
+    annotate(mesh["eu"], "eu-1", key=key_of("owned rotated"))
     both()
     put_nodes(mesh["us"].client(), [node("us", 3)])
     both()

@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 
-OWN, THEIRS = "bench_ours", "bench_theirs"
+OWN, THEIRS = "bench_owned", "bench_theirs"
 SET = "targets"
 CHANGES = 10
 PACKAGE = "ansible_collections.multicluster.network.plugins.module_utils."

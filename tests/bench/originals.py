@@ -26,7 +26,7 @@ from services import DEFINITION, LABELS, Form
 
 NAME, USER = "semaphore-service-mirror", "original"
 NAMES = {"default limits": NAME, "limits lifted": NAME + "-lifted"}
-OWN = "ours"
+OWN = "owned"
 SELECTOR = next("{0}={1}".format(*one) for one in LABELS.items())
 FORM = Form(slices=False)
 
@@ -188,7 +188,7 @@ def main():
         raise SystemExit(
             "originals needs the folder of the programs, built elsewhere: ORIGINALS=DIR tests/run bench originals"
         )
-    head("Services", "run", "who", "seconds", "requests", "writes", "seconds / ours", "requests / ours")
+    head("Services", "run", "who", "seconds", "requests", "writes", "seconds / owned", "requests / owned")
     for count in options.counts:
         found = measure(count, programs, not options.once)
         for (side, run), (seconds, asked) in sorted(found.items(), key=lambda item: (item[0][1] != "cold", item[0][0])):

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-TABLES = {"ours": 1001, "theirs": 1002}
+TABLES = {"owned": 1001, "theirs": 1002}
 FLOW = "ansible_collections.multicluster.network.plugins.module_utils._flows.node.ip_routes"
 DRIVER = f"""
 import importlib, json, sys, time
@@ -53,7 +53,11 @@ def prefixes(count, moved=0):
 
 
 def owned(desired):
-    ask = {"table": TABLES["ours"], "devices": ["bench0"], "routes": [{"dst": dst, "dev": "bench0"} for dst in desired]}
+    ask = {
+        "table": TABLES["owned"],
+        "devices": ["bench0"],
+        "routes": [{"dst": dst, "dev": "bench0"} for dst in desired],
+    }
     started = time.perf_counter()
     answer = json.loads(command(sys.executable, "-B", "-c", DRIVER, stdin=json.dumps(ask)))
     answer["process"] = time.perf_counter() - started
@@ -98,9 +102,9 @@ def rounds_of(asked, folder, count, churn):
         else:
             flush()
             before, desired = [], prefixes(count)
-        sides = {"ours": lambda: owned(desired), "theirs": lambda: theirs(folder, before, desired)}  # noqa: B023
-        times = {side: sides[side]() for side in (("ours", "theirs") if number % 2 else ("theirs", "ours"))}
-        shown = state("ours")
+        sides = {"owned": lambda: owned(desired), "theirs": lambda: theirs(folder, before, desired)}  # noqa: B023
+        times = {side: sides[side]() for side in (("owned", "theirs") if number % 2 else ("theirs", "owned"))}
+        shown = state("owned")
         if shown != state("theirs") or len(shown) != count:
             raise SystemExit(f"the two tables do not show the same {count} routes: no time counts")
         before = desired if churn else []
@@ -131,14 +135,14 @@ def main():
                 rounds = list(rounds_of(asked, folder, count, churn))
                 other = median(rounds, "theirs", "whole")
                 for what, key in (("apply of a known delta", "write"), ("whole reconcile", "whole")):
-                    mine = median(rounds, "ours", key)
-                    parts = " + ".join(f"{median(rounds, 'ours', part):.1f}" for part in ("read", "plan", "write"))
+                    mine = median(rounds, "owned", key)
+                    parts = " + ".join(f"{median(rounds, 'owned', part):.1f}" for part in ("read", "plan", "write"))
                     row = "| {0} | {1}, {2} | {3:.1f} | {4} | {5:.1f} | {6:.2f} |"
                     print(
                         row.format(count, name, what, mine, parts if key == "whole" else "-", other, mine / other),
                         flush=True,
                     )
-            extra = median(rounds, "ours", "process") - median(rounds, "ours", "whole")
+            extra = median(rounds, "owned", "process") - median(rounds, "owned", "whole")
             print(f"| {count} | for comparison | start of Python and imports {extra:.1f} | | | |", flush=True)
     command("ip", "link", "del", "bench0")
 

@@ -32,7 +32,7 @@ SHOW = """print(json.dumps({{link.name: dict(
 
 
 @pytest.fixture(name="owned")
-def ours_fixture(node):
+def owned_fixture(node):
     """Runs lines of Python alongside our module in the node, gives what they print as data."""
 
     def owned(lines):

@@ -51,15 +51,15 @@ def test_an_unowned_rule_that_drops_is_named(router, priority):
     router.nft(
         FORWARD.format(priority, "accept")
         + """
-add chain inet foreign guard
-add rule inet foreign guard ip daddr 198.18.2.10 tcp dport 8080 counter drop comment "closed for now"
-add rule inet foreign forward jump guard
+add chain inet unowned guard
+add rule inet unowned guard ip daddr 198.18.2.10 tcp dport 8080 counter drop comment "closed for now"
+add rule inet unowned forward jump guard
 """
     )
     _armed, sent, collected = traced(router, flow())
     assert [row["outcome"] for row in sent] == ["silent"]
     rule = 'ip daddr 198.18.2.10 tcp dport 8080 counter drop comment "closed for now"'
-    assert ends(collected) == {("inet", "foreign", "guard", "rule", "drop", rule)}
+    assert ends(collected) == {("inet", "unowned", "guard", "rule", "drop", rule)}
     assert (
         places(collected)[:2] == PASSES[:2]
         and "postrouting_first" not in places(collected)
@@ -72,7 +72,7 @@ def test_a_policy_that_drops_is_named(router, version):
     router.nft(FORWARD.format(0, "drop"))
     _armed, sent, collected = traced(router, flow(version=version))
     assert [row["outcome"] for row in sent] == ["silent"]
-    assert ends(collected) == {("inet", "foreign", "forward", "policy", "drop", None)}
+    assert ends(collected) == {("inet", "unowned", "forward", "policy", "drop", None)}
     row = next(row for row in collected["events"] if row["verdict"] == "drop")
     assert (row["hook"], row["priority"], row["iif"], row["oif"]) == ("forward", 0, "veth-client", "veth-server")
 
@@ -117,11 +117,11 @@ def test_who_rejects_is_named_and_its_message_is_seen(router, protocol, how, out
         if protocol == "udp"
         else "meta l4proto { icmp, icmpv6 } "
     )
-    router.nft(FORWARD.format(0, "accept") + "add rule inet foreign forward iifname veth-client " + match + how)
+    router.nft(FORWARD.format(0, "accept") + "add rule inet unowned forward iifname veth-client " + match + how)
     _armed, sent, collected = traced(router, flow(protocol, version, 8081 if protocol == "udp" else 8080))
     assert [row["outcome"] for row in sent] == [outcome], sent
     ((_family, table, chain, kind, verdict, rule),) = ends(collected)
-    assert (table, chain, kind, verdict) == ("foreign", "forward", "rule", "drop") and "reject" in rule
+    assert (table, chain, kind, verdict) == ("unowned", "forward", "rule", "drop") and "reject" in rule
     assert places(collected, "back")[0] == "output_first", "the router's own answer"
     back = next(row for row in collected["events"] if row["direction"] == "back")
     if outcome == "refused":
@@ -230,14 +230,14 @@ def test_a_large_packet_gets_the_size_that_fits(router, protocol, port, version)
 def test_an_mtu_black_hole_swallows_only_large_packets(router, version):
     router.node.run("ip", "link", "set", "veth-server", "mtu", "1400")
     router.nft("""
-add table inet foreign
-add chain inet foreign output { type filter hook output priority 0; }
-add rule inet foreign output icmp type destination-unreachable drop
-add rule inet foreign output icmpv6 type packet-too-big drop
+add table inet unowned
+add chain inet unowned output { type filter hook output priority 0; }
+add rule inet unowned output icmp type destination-unreachable drop
+add rule inet unowned output icmpv6 type packet-too-big drop
 """)
     _armed, sent, collected = traced(router, flow(version=version), sizes=[1500])
     assert [(row["size"], row["outcome"]) for row in sent] == [(0, "answered"), (1500, "silent")], sent
-    assert {row[1:5] for row in ends(collected, "back")} >= {("foreign", "output", "rule", "drop")}
+    assert {row[1:5] for row in ends(collected, "back")} >= {("unowned", "output", "rule", "drop")}
 
 
 @pytest.mark.parametrize("version", (4, 6))

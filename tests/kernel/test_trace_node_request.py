@@ -109,11 +109,11 @@ add chain ip nat KUBE-SERVICES
 add rule ip nat KUBE-SERVICES ip daddr 198.18.9.9 tcp dport 80 counter dnat to 198.18.2.10:8080 comment "default/web"
 add chain ip nat PREROUTING { type nat hook prerouting priority -100; }
 add rule ip nat PREROUTING jump KUBE-SERVICES
-add table inet foreign
-add chain inet foreign guard
-add rule inet foreign guard ip daddr 198.18.2.10 tcp dport 8083 counter drop comment "no telnet"
-add chain inet foreign forward { type filter hook forward priority 10; }
-add rule inet foreign forward jump guard
+add table inet unowned
+add chain inet unowned guard
+add rule inet unowned guard ip daddr 198.18.2.10 tcp dport 8083 counter drop comment "no telnet"
+add chain inet unowned forward { type filter hook forward priority 10; }
+add rule inet unowned forward jump guard
 """
 
 

@@ -790,9 +790,9 @@ def test_a_drop_rule_is_put_back_and_goes_with_the_node(host):
     assert rules() == before
     # also where the node has forgotten what it had
     host.node.run("rm", STATE + "/dataplane.json")
-    host.node.run("nft", "add table inet foreign")
+    host.node.run("nft", "add table inet unowned")
     host.run(wish(devices=[]))
-    assert rules() == "table inet foreign {\n}\n"
+    assert rules() == "table inet unowned {\n}\n"
 
 
 def test_tables_that_are_none_are_refused_before_anything_is_written(host):

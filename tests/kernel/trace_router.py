@@ -187,6 +187,6 @@ def ends(collected, direction="forward", name="0"):
 
 
 FORWARD = """
-add table inet foreign
-add chain inet foreign forward {{ type filter hook forward priority {0}; policy {1}; }}
+add table inet unowned
+add chain inet unowned forward {{ type filter hook forward priority {0}; policy {1}; }}
 """

@@ -242,14 +242,14 @@ def test_a_new_node_and_its_new_key(fabric):
     fabric.kubectl("gcp", "create", "-f", write_node(fabric, other_key(7)))
     measured(fabric, "a new node, by an event", lambda: other_key(7) in peers(fabric, "aws-node-2", "wireguard.gcp"))
     idle(fabric)
-    fabric.kubectl("gcp", "annotate", "--overwrite", "node", "foreign-1", PUBKEY.format("aws") + "=" + other_key(9))
+    fabric.kubectl("gcp", "annotate", "--overwrite", "node", "extra-1", PUBKEY.format("aws") + "=" + other_key(9))
     measured(fabric, "a rotated key, by an event", lambda: other_key(9) in peers(fabric, "aws-node-2", "wireguard.gcp"))
     assert other_key(7) not in peers(fabric, "aws-node-2", "wireguard.gcp")
     idle(fabric)
 
 
 def write_node(fabric, key):
-    path = fabric.state / "foreign.json"
+    path = fabric.state / "extra.json"
     path.write_text(
         json.dumps(
             {
@@ -257,7 +257,7 @@ def write_node(fabric, key):
                 "kind": "Node",
                 "spec": {"podCIDR": "10.4.99.0/24", "podCIDRs": ["10.4.99.0/24"]},
                 "metadata": {
-                    "name": "foreign-1",
+                    "name": "extra-1",
                     "annotations": {PUBKEY.format("aws"): key, ENDPOINT.format("aws"): "10.22.22.77:51821"},
                 },
             }
@@ -274,7 +274,7 @@ def test_an_api_server_that_was_killed_costs_only_delay(fabric):
     fabric.lab("api-start", "gcp")
     measured(fabric, "a change while the other API server was away", lambda: address in mirrored(fabric))
     idle(fabric)
-    fabric.kubectl("gcp", "delete", "node", "foreign-1")
+    fabric.kubectl("gcp", "delete", "node", "extra-1")
     measured(
         fabric, "a node that left, after it", lambda: other_key(9) not in peers(fabric, "aws-node-2", "wireguard.gcp")
     )

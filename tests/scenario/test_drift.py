@@ -193,7 +193,7 @@ def tampering(fabric):
             ("gcp-node-2", "link", "kubespan", "update", "multicluster.network/default"),
             run("gcp-node-2", "ip", "-6", "address", "del", address, "dev", "kubespan"),
         ),
-        "a foreign edit of a mirror": (
+        "another owner's edit of a mirror": (
             ("gcp", "Service", "aws-sys-log-73736d-fluentd", "update", STRANGER),
             patch(mirror, {"spec": {"ports": [{"name": "http", "port": 9999, "protocol": "TCP"}]}}),
         ),

@@ -193,9 +193,9 @@ def test_a_rotated_key_reaches_every_peer_in_one_run(fabric):
 )
 def test_one_bad_node_is_refused_by_name_and_the_others_stay(fabric, what, value, reason):
     """A node that is run by somebody else (no inventory host) publishes what it likes."""
-    _foreign_node(fabric, **{what.format("aws"): value})
+    _extra_node(fabric, **{what.format("aws"): value})
     run = fabric.play("mesh").ok()
-    assert "refused gcp/foreign-1" in run.out and f"[{reason}]" in run.out
+    assert "refused gcp/extra-1" in run.out and f"[{reason}]" in run.out
     assert len(fabric.wireguard("aws-node-1")["wireguard.gcp"]["peers"]) == 2
     assert not run.changed
 
@@ -209,7 +209,7 @@ def test_one_bad_node_is_refused_by_name_and_the_others_stay(fabric, what, value
     ],
 )
 def test_a_node_that_claims_what_it_was_not_granted_is_refused(fabric, cidr, reason):
-    _foreign_node(fabric, cidr=cidr)
+    _extra_node(fabric, cidr=cidr)
     run = fabric.play("mesh").ok()
     # the API server itself does not mind two nodes with one range
     assert f"[{reason}]" in run.out
@@ -219,11 +219,11 @@ def test_a_node_that_claims_what_it_was_not_granted_is_refused(fabric, cidr, rea
 
 
 def test_a_node_run_by_the_original_program_is_a_peer(fabric):
-    _foreign_node(fabric, cidr="10.4.99.0/24")
+    _extra_node(fabric, cidr="10.4.99.0/24")
     fabric.play("mesh").ok()
     peers = fabric.wireguard("aws-node-1")["wireguard.gcp"]["peers"]
     assert peers[OTHER_KEY]["endpoint"] == "10.22.22.77:51821" and peers[OTHER_KEY]["allowed_ips"] == ["10.4.99.0/24"]
-    fabric.kubectl("gcp", "delete", "node", "foreign-1")
+    fabric.kubectl("gcp", "delete", "node", "extra-1")
     fabric.play("site").ok()
     assert OTHER_KEY not in fabric.wireguard("aws-node-1")["wireguard.gcp"]["peers"]
 
@@ -318,17 +318,17 @@ def test_teardown_returns_everything_to_what_it_was(fabric):
 OTHER_KEY = "ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA="
 
 
-def _foreign_node(fabric, cidr="10.4.99.0/24", **annotations):
+def _extra_node(fabric, cidr="10.4.99.0/24", **annotations):
     """A Node of gcp without an inventory host, anew at each call."""
-    fabric.kubectl("gcp", "delete", "node", "foreign-1", "--ignore-not-found")
+    fabric.kubectl("gcp", "delete", "node", "extra-1", "--ignore-not-found")
     notes = {PUBKEY.format("aws"): OTHER_KEY, ENDPOINT.format("aws"): "10.22.22.77:51821", **annotations}
 
     node = {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": "foreign-1", "annotations": notes},
+        "metadata": {"name": "extra-1", "annotations": notes},
         "spec": {"podCIDR": cidr, "podCIDRs": [cidr]},
     }
-    file = fabric.state / "foreign.json"
+    file = fabric.state / "extra.json"
     file.write_text(json.dumps(node))
     fabric.kubectl("gcp", "create", "-f", str(file))

@@ -23,7 +23,7 @@ STATE = {}
 WATCHER = "multicluster-network-default-watch.service"
 BGP_PASSWORD = "s3cret-of-the-router"
 TOKEN = "planted-token-0123456789abcdef"
-FOREIGN_KEY = "QK7pTL4V0WNlyx8ZDN5CIXoXqfu6h3nwXdlQVYgHFmM="
+UNOWNED_KEY = "QK7pTL4V0WNlyx8ZDN5CIXoXqfu6h3nwXdlQVYgHFmM="
 DAEMON_SET = {
     "apiVersion": "apps/v1",
     "kind": "DaemonSet",
@@ -83,7 +83,7 @@ def plant(fabric):
             "sh",
             "-c",
             "wireguard-go wg-old >/dev/null 2>&1 </dev/null; echo $0 | wg set wg-old private-key /dev/stdin",
-            FOREIGN_KEY,
+            UNOWNED_KEY,
         )
     client(fabric, "gcp").create("/apis/apps/v1/namespaces/kube-system/daemonsets", DAEMON_SET, "test")
     return {

@@ -22,7 +22,7 @@ import pytest
 import trace_breaks as lab
 from harness import REPO
 from service_lab import until
-from trace_attacks import ATTACKS, foreign_rule
+from trace_attacks import ATTACKS, unowned_rule
 from trace_lab import ENDS, assert_arrives, nodes_now, populate, reported, served, trace
 
 PROXIES = True
@@ -108,7 +108,7 @@ def test_what_others_wrote_is_only_shown(fabric):
     """The comment of an unowned rule, through a node's answer, the report, the console and the page."""
     comment = "{{ lookup('pipe', 'id') }}<script>alert(1)</script>$(id)"
     page = fabric.state / "trace.html"
-    with foreign_rule(fabric, lab.B, f'ip saddr {lab.PODS[lab.A]} drop comment "{comment}"'):
+    with unowned_rule(fabric, lab.B, f'ip saddr {lab.PODS[lab.A]} drop comment "{comment}"'):
         run, document = trace(fabric, **lab.PING, trace_page=str(page))
     found = document["findings"][0]
     assert found["cause"] == "forward_dropped" and comment in found["message"], reported(document)

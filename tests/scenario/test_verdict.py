@@ -14,7 +14,7 @@ import threading
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound
 from service_lab import LABEL, client
-from test_mesh import _foreign_node
+from test_mesh import _extra_node
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "unit"))
 
@@ -128,11 +128,11 @@ def test_what_sends_half_of_a_range_elsewhere_breaks_it(fabric, deeds, words):
 
 
 def test_a_refused_node_is_in_the_verdict(fabric):
-    _foreign_node(fabric, **{"aws.wireguard.semaphore.uw.io/pubKey": "not-a-key"})
+    _extra_node(fabric, **{"aws.wireguard.semaphore.uw.io/pubKey": "not-a-key"})
     try:
-        agree(fabric, "not proven", "mesh: refused gcp/foreign-1")
+        agree(fabric, "not proven", "mesh: refused gcp/extra-1")
     finally:
-        fabric.kubectl("gcp", "delete", "node", "foreign-1")
+        fabric.kubectl("gcp", "delete", "node", "extra-1")
 
 
 def test_a_blocked_port_is_reported_with_its_addresses(fabric):

@@ -48,18 +48,18 @@ def attack(causes="not_explained", asks=None, name=None):
 
 
 @contextlib.contextmanager
-def foreign_rule(fabric, node, rule, hook="forward", priority="0", family="ip", kind="filter", device=None):
+def unowned_rule(fabric, node, rule, hook="forward", priority="0", family="ip", kind="filter", device=None):
     """A rule in a table of its own."""
     on = f" device {device}" if device else ""
     nft(
         fabric,
         node,
-        f"add table {family} foreign; add chain {family} foreign c {{ type {kind} hook {hook}{on} priority {priority}; }}; add rule {family} foreign c {rule}",
+        f"add table {family} unowned; add chain {family} unowned c {{ type {kind} hook {hook}{on} priority {priority}; }}; add rule {family} unowned c {rule}",
     )
     try:
         yield
     finally:
-        nft(fabric, node, f"delete table {family} foreign")
+        nft(fabric, node, f"delete table {family} unowned")
 
 
 @contextlib.contextmanager
@@ -90,7 +90,7 @@ def ruled(name, causes, node, rule, asks=None, **place):
     """An attack that is one rule of nft."""
 
     def deed(fabric):
-        with foreign_rule(fabric, node, rule.format(a=PODS[A], b=PODS[B]), **place):
+        with unowned_rule(fabric, node, rule.format(a=PODS[A], b=PODS[B]), **place):
             yield
 
     attack(causes, asks, name)(deed)
@@ -207,7 +207,7 @@ def marked_for_another_table(fabric):
         undone(
             fabric, A, "ip rule add fwmark 0x77 table 177 priority 60", "ip rule del fwmark 0x77 table 177 priority 60"
         ),
-        foreign_rule(fabric, A, f"ip daddr {PODS[B]} meta mark set 0x77", hook="prerouting", priority="-150"),
+        unowned_rule(fabric, A, f"ip daddr {PODS[B]} meta mark set 0x77", hook="prerouting", priority="-150"),
     ):
         yield
     fabric.sh(A, "ip", "route", "del", "default", "table", "177")
@@ -406,7 +406,7 @@ def the_answers_way_is_blocked(fabric):
 def nobody_is_reported_how_large(fabric):
     """The tunnel there takes less, and what would say so is dropped."""
     fabric.sh(B, "ip", "link", "set", INSIDE, "mtu", "1280")
-    with foreign_rule(fabric, A, "icmp type destination-unreachable drop", hook="prerouting", priority="-150"):
+    with unowned_rule(fabric, A, "icmp type destination-unreachable drop", hook="prerouting", priority="-150"):
         yield
     fabric.sh(B, "ip", "link", "set", INSIDE, "mtu", "1500")
 
@@ -591,7 +591,7 @@ def service_goes_elsewhere(fabric):
     address = json.loads(fabric.kubectl("aws", "-n", "sys-semaphore", "get", "service", mirror(fabric), "-o", "json"))[
         "spec"
     ]["clusterIP"]
-    with foreign_rule(
+    with unowned_rule(
         fabric,
         A,
         f"ip daddr {address} tcp dport 8888 dnat to 10.4.7.250:8888",

@@ -140,7 +140,7 @@ def kubespray(cluster: str, hosts: t.Mapping[str, str]) -> dict[str, str]:
     groups = f"[kube_control_plane]\n{names}\n[etcd]\n{names}\n[kube_node]\n{names}\n[k8s_cluster:children]\nkube_control_plane\nkube_node\n"
     return {
         "inventory.ini": lines + groups,
-        "group_vars/k8s_cluster/ours.yml": f"multicluster_cluster: {cluster}\n",
+        "group_vars/k8s_cluster/owned.yml": f"multicluster_cluster: {cluster}\n",
         "group_vars/k8s_cluster/k8s-cluster.yml": "kube_network_plugin: calico\ncoredns_k8s_external_zone: k8s_external.local\n",
     }
 
@@ -175,7 +175,7 @@ def test_the_fix_that_is_named_works(tmp_path):
     for cluster in ("aws", "gcp"):
         inventories.write(
             tmp_path / cluster,
-            {"group_vars/k8s_cluster/ours.yml": 'multicluster_cluster: "{{ inventory_dir | basename }}"\n'},
+            {"group_vars/k8s_cluster/owned.yml": 'multicluster_cluster: "{{ inventory_dir | basename }}"\n'},
         )
     errors, warnings, mesh = inventories.validate(sources)
     assert (errors, warnings) == ([], [])

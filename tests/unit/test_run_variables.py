@@ -188,7 +188,7 @@ def test_what_tasks_set_is_internal_or_known():
 
 
 def test_every_row_is_complete():
-    assert set(TABLE) == {"prefixes", "foreign", "former", "internal", "read_at", "variables"}
+    assert set(TABLE) == {"prefixes", "unowned", "former", "internal", "read_at", "variables"}
     roles = {name for options in ROLES.values() for name in options}
     for name, row in ROWS.items():
         assert name.startswith(PREFIXES) or name in PLAIN, "its prefix is missing in `prefixes`"
@@ -198,7 +198,7 @@ def test_every_row_is_complete():
         assert row.get("type", "bool") in inventory_names._TYPES, name
         assert row.get("of", "run") in ("run", "node", "cluster"), name
         assert name not in roles, "an option of a role needs no row"
-    assert not set(TABLE["foreign"]) & KNOWN.names and KNOWN.words_in <= KNOWN.names
+    assert not set(TABLE["unowned"]) & KNOWN.names and KNOWN.words_in <= KNOWN.names
 
 
 def test_of_every_role_it_is_said_where_its_options_are_read():
@@ -236,7 +236,7 @@ def test_names_of_kubespray_are_unknown():
         "coredns_svc_name",
     }
     assert {name for name in kubespray if name.startswith(PREFIXES)} == set(
-        TABLE["foreign"]
+        TABLE["unowned"]
     ) and not kubespray & KNOWN.names
 
 

@@ -341,7 +341,7 @@ def test_a_capability_has_its_own_rights() -> None:
         )
 
 
-def test_what_is_not_ours_stays() -> None:
+def test_what_is_unowned_stays() -> None:
     manager, somebody = field_manager("default"), "kubectl"
 
     def config(text: str, owner: str) -> dict[str, t.Any]:
@@ -363,7 +363,7 @@ def test_what_is_not_ours_stays() -> None:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "x", "namespace": "n"},
-        "data": {"a": "ours"},
+        "data": {"a": "owned"},
     }
     key = object_plan.Key("v1", "ConfigMap", "n", "x")
     pair = {("v1", "ConfigMap"): True}

@@ -151,7 +151,7 @@ class LeaseServer:
         if handler.command == "POST" and self.lease is None and self.mood != "strange":
             self.lease = {
                 "metadata": {"resourceVersion": str(self.number), "uid": "u"},
-                "spec": {"holderIdentity": "ours"},
+                "spec": {"holderIdentity": "owned"},
             }
             handler.send_json(self.lease, 201)
         elif (

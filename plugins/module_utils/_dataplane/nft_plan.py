@@ -72,7 +72,7 @@ def plan_absent(family: str, name: str, actual: t.Mapping[str, t.Any] | None, ow
     ident = f"{family} {name}"
     if actual is not None and not owned(actual, owner):
         plan.unowned = True
-        plan.refuse(ident, "not_ours", f"the table is somebody else's{_by(actual)}; it is left alone")
+        plan.refuse(ident, "not_ours", f"the table has another owner{_by(actual)}; it is left alone")
     elif actual is not None:
         chains = sorted(chain["name"] for chain in actual["chains"])
         sets = sorted(item["name"] for item in actual["sets"] if "anonymous" not in item["flags"])
@@ -104,7 +104,7 @@ def _refuse(plan: TablePlan, ident: str, desired: t.Mapping[str, t.Any], actual:
     if actual.get("owner") is None and not others:
         plan.refuse(ident, "adoptable", "a table of this name exists without our mark; set adopt to take it over")
     else:
-        plan.refuse(ident, "not_ours", f"a table of this name is somebody else's{_by(actual)}; it is left alone")
+        plan.refuse(ident, "not_ours", f"a table of this name has another owner{_by(actual)}; it is left alone")
 
 
 class _Difference:

@@ -26,7 +26,7 @@ SHOWN = 20
 
 
 def questions(tunnels: Rows, routes: Rows, rules: Rows, pods: Rows) -> list[Data]:
-    """What to ask: [{dst, src, iif, mark, range, device, foreign: text or None, invented: whether no pod has src}].
+    """What to ask: [{dst, src, iif, mark, range, device, unowned: text or None, invented: whether no pod has src}].
 
     tunnels: [{device, mark, ranges: [cidr]}]; routes and rules: all that the host has; pods: [{address, iif}], pods of the
     host and the devices that their packets come in by.
@@ -55,13 +55,13 @@ def questions(tunnels: Rows, routes: Rows, rules: Rows, pods: Rows) -> list[Data
         inside = _text(source[0], source[1] + (1 if source[2] - source[1] > 1 else 0))
         for pod in pods:
             if (":" in inside) == (":" in pod["address"]):
-                sources.append({"address": inside, "iif": pod["iif"], "foreign": rule_text(rule), "invented": True})
+                sources.append({"address": inside, "iif": pod["iif"], "unowned": rule_text(rule), "invented": True})
     found = []
     for row in desired.values():
         found.append(dict(row, src=None, iif=None, invented=False))
         for origin in sources:
             if (":" in origin["address"]) == (":" in row["dst"]):
-                more = {"foreign": row["foreign"] or origin.get("foreign"), "invented": bool(origin.get("invented"))}
+                more = {"unowned": row["unowned"] or origin.get("unowned"), "invented": bool(origin.get("invented"))}
                 found.append(dict(row, src=origin["address"], iif=origin["iif"], **more))
     return found
 
@@ -85,7 +85,7 @@ def elsewhere(
             text = "the kernel sends it by {0}{1}".format(
                 answer["dev"], " via {0}".format(answer["via"]) if answer["via"] else ""
             )
-        cause = _cause(question, answer, routes, rules) or question["foreign"]
+        cause = _cause(question, answer, routes, rules) or question["unowned"]
         if cause:
             text += f"; it is taken by {cause}"
         elif question["iif"] and answer["error"] is not None:
@@ -154,13 +154,13 @@ def rule_text(rule: t.Mapping[str, t.Any]) -> str:
 
 def _ask(desired: dict[tuple[str, str, str], Data], row: t.Mapping[str, t.Any], dst: str, unowned: str | None) -> None:
     key = (row["range"], row["device"], dst)
-    if unowned is None or not (desired.get(key) or {}).get("foreign"):
+    if unowned is None or not (desired.get(key) or {}).get("unowned"):
         desired[key] = {
             "dst": dst,
             "mark": row["mark"],
             "range": row["range"],
             "device": row["device"],
-            "foreign": unowned,
+            "unowned": unowned,
         }
 
 
@@ -191,7 +191,7 @@ def _cause(question: t.Mapping[str, t.Any], answer: t.Mapping[str, t.Any], route
     if table and table not in TABLE_NAMES:
         leading = [rule_text(rule) for rule in rules if rule["version"] == version and rule.get("table") == table]
         if leading:
-            rule = question["foreign"] if question["foreign"] in leading else leading[0]
+            rule = question["unowned"] if question["unowned"] in leading else leading[0]
             taken = f"{taken} by {rule}" if taken else rule
     return taken
 

@@ -56,10 +56,12 @@ def parse_routes(raw: t.Mapping[str, t.Any]) -> RouteSpec:
         raise ValueRefused("bad_table", f"{quoted(table)} is not a routing table that can be managed")
     protocol = parse_decimal(ROUTE_PROTOCOL if raw.get("protocol") is None else raw["protocol"], "bad_protocol")
     if not 5 <= protocol <= 255:
-        raise ValueRefused("bad_protocol", f"{protocol} is not between 5 and 255; lower numbers are not ours")
+        raise ValueRefused("bad_protocol", f"{protocol} is not between 5 and 255; lower numbers are reserved")
     devices = raw.get("devices")
     if devices is None and number in TABLES.values():
-        raise ValueRefused("devices_missing", "in a table that is shared, devices must say whose routes are ours")
+        raise ValueRefused(
+            "devices_missing", "in a table that is shared, devices must name the links of the owned routes"
+        )
     return RouteSpec(
         raw.get("state") != "absent",
         number,
@@ -144,7 +146,7 @@ def plan_routes(desired: RouteSpec, actual: t.Mapping[str, t.Any], need_devices:
         unowned = [other for other in there if not _is_owned(other, desired)]
         if unowned and not desired.adopt:
             reason = "adoptable" if same and len(there) == 1 else "not_ours"
-            message = "a route to the same destination exists and is not ours ({0}); it is left alone"
+            message = "a route to the same destination exists and has another owner ({0}); it is left alone"
             plan.refuse(ident, reason, message.format(_owner(unowned[0])))
             continue
         kept.append(route)

@@ -56,7 +56,7 @@ def parse_rules(raw: t.Mapping[str, t.Any]) -> RuleSpec:
     """From what a caller gave: the fields of RuleSpec, and ``state`` (present or absent). Raises ValueRefused."""
     protocol = parse_decimal(ROUTE_PROTOCOL if raw.get("protocol") is None else raw["protocol"], "bad_protocol")
     if not 5 <= protocol <= 255:
-        raise ValueRefused("bad_protocol", f"{protocol} is not between 5 and 255; lower numbers are not ours")
+        raise ValueRefused("bad_protocol", f"{protocol} is not between 5 and 255; lower numbers are reserved")
     limits = (raw.get("priority_min"), 1), (raw.get("priority_max"), _ALL)
     first, last = (parse_decimal(default if value is None else value, "bad_priority") for value, default in limits)
     if not 1 <= first <= last <= _ALL:
@@ -89,7 +89,7 @@ def parse_rule(raw: t.Mapping[str, t.Any], desired: RuleSpec) -> list[Data]:
     """One expected rule, in each of its families, as a dump would show it. Reason: bad_rule, bad_mark, bad_table."""
     priority = parse_decimal(raw.get("priority"), "bad_rule")
     if priority in KERNEL_PRIORITIES or not desired.first <= priority <= desired.last:
-        raise ValueRefused("bad_rule", f"priority {priority} is not ours to use")
+        raise ValueRefused("bad_rule", f"priority {priority} is reserved")
     action = raw.get("action") or "lookup"
     if action not in ACTIONS:
         raise ValueRefused("bad_rule", f"{quoted(action)} is not an action")
@@ -168,7 +168,9 @@ def plan_rules(desired: RuleSpec, actual: t.Mapping[int, t.Sequence[t.Mapping[st
             del expected[key]
         elif unowned and not desired.adopt:
             same = all(_does_same(other, rule) for other in unowned)
-            message = "a rule with this priority that selects the same is not ours (protocol {0}); it is left alone"
+            message = (
+                "a rule with this priority that selects the same has another owner (protocol {0}); it is left alone"
+            )
             plan.refuse(
                 rule_id(rule), "adoptable" if same else "not_ours", message.format(unowned[0].get("protocol") or "none")
             )

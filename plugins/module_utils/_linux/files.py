@@ -31,7 +31,7 @@ class FileState(t.NamedTuple):
             return {"link": self.content.decode("utf-8", "replace")}
         data: dict[str, t.Any] = {"mode": f"{self.mode:04o}"}
         if self.kind == "other":
-            return dict(data, kind="neither a file of ours nor a link")
+            return dict(data, kind="neither an owned file nor a link")
         if len(self.content) <= 4096 and self.content.isascii() and b"\0" not in self.content:
             data["lines"] = self.content.decode("ascii").splitlines()
         else:

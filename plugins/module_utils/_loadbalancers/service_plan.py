@@ -236,7 +236,7 @@ def _served_by_another(service: Service, mine: Reservation | None, context: Cont
     )
     return ValueRefused(
         "outside_grant",
-        f'{kept}{reserved}{other} gives it an address of ours, the annotation loadbalancer-managed "false" leaves it there',
+        f'{kept}{reserved}{other} gives it an address of the pool, the annotation loadbalancer-managed "false" leaves it there',
     )
 
 
@@ -327,7 +327,9 @@ def removal_of(service: Service, reservations: t.Sequence[Reservation], context:
 def _release(item: Reservation, context: Context) -> tuple[list[Action], list[str]]:
     if item.id in context.recorded or context.release_unrecorded:
         return [Action(RELEASE, address=item.address, id=item.id)], []
-    return [], [f"the reservation {item.id} carries our tags but no record of ours; release_unrecorded releases it"]
+    return [], [
+        f"the reservation {item.id} carries our tags but this cluster has no record of it; release_unrecorded releases it"
+    ]
 
 
 def orphans(

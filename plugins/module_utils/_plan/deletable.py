@@ -79,4 +79,4 @@ def why_it_stays(obj: Object, manager: str, kind: str = "") -> str:
     others = makers(obj, manager, kind)
     if others:
         return f"carries our field manager, and {', '.join(others)} wrote into it too; it is not deleted: what we did not make alone stays"
-    return "carries our labels, and neither its name nor its field managers show that it is ours; it is not deleted"
+    return "carries our labels, and neither its name nor its field managers show that this fabric owns it; it is not deleted"

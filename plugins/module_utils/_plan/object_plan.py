@@ -178,7 +178,11 @@ def plan_objects(
             elif adopt or may_delete(actual, manager, is_owned(actual, manager), named, kind=key.kind):
                 deletes.setdefault((key.api_version, key.kind), []).append(key)
             else:
-                text = why_it_stays(actual, manager, key.kind) if is_owned(actual, manager) else "is not ours and stays"
+                text = (
+                    why_it_stays(actual, manager, key.kind)
+                    if is_owned(actual, manager)
+                    else "has another owner and stays"
+                )
                 plan.refuse(label, "not_ours", text)
         elif actual is None:
             manifest = dict(desired[key])
@@ -284,14 +288,16 @@ def _compare(
     label = f"{key.kind} {ident}"
     if not adopt:
         if not is_owned(actual, manager):
-            plan.refuse(label, "not_ours", f"exists, is not ours and differs in {_shown(paths)}; it is left alone")
+            plan.refuse(
+                label, "not_ours", f"exists, has another owner and differs in {_shown(paths)}; it is left alone"
+            )
             return
         taken = other_owners(actual, manager, paths)
         if taken:
             plan.refuse(
                 label,
                 CONFLICT,
-                f"{quoted(taken[0][1])} wrote {taken[0][0]}, which is ours; set adopt to put it right, or see to it that only one of us writes it",
+                f"{quoted(taken[0][1])} wrote {taken[0][0]}, which {quoted(manager)} owns; set adopt to put it right, or see to it that only one writes it",
             )
             return
     meta = actual["metadata"]

@@ -76,7 +76,7 @@ def merge(text: str, fabric: str, blocks: t.Sequence[Block]) -> str:
             if key_of(address) in owned:
                 raise ValueRefused(
                     "not_ours",
-                    f"a server block that is not ours has the zone {quoted(address)}; remove it, we leave it alone",
+                    f"a server block of another owner has the zone {quoted(address)}; remove it, we leave it alone",
                 )
     begin, end = markers(fabric)
     section = f"{begin}\n{corefile_text(blocks)}{end}\n"

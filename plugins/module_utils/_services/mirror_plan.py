@@ -180,7 +180,7 @@ def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, mine: t.C
             if reasons == {"adoptable"}:
                 plan.refuse(bundle.label, "adoptable", f"{name} is the original program's; set adopt to take it over")
             else:
-                plan.refuse(bundle.label, "not_ours", f"{name} exists and is not ours; it is left alone")
+                plan.refuse(bundle.label, "not_ours", f"{name} exists and has another owner; it is left alone")
             continue
         if unowned:
             settled.adopted.update(unowned)

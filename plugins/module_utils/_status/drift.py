@@ -158,7 +158,7 @@ def _nftables(change: Data, node: Data, names: t.Any) -> Blame:
     return (
         table_owner(table),
         None,
-        "the table is ours; somebody with root changed it" if table.get("ours") else "the table is somebody else's",
+        "the table is owned; somebody with root changed it" if table.get("ours") else "the table has another owner",
     )
 
 

@@ -204,7 +204,7 @@ def _of_node(
     unowned = {device.get("name") for device in node.get("devices") or () if not device.get("ours")}
     for device in devices:
         if device.get("name") in unowned:
-            yield ERROR, "adoptable", f"device {device['name']} is there and not ours"
+            yield ERROR, "adoptable", f"device {device['name']} exists and is unowned"
             continue
         port = device.get("listen_port")
         if port in own:

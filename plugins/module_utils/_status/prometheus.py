@@ -155,7 +155,7 @@ def _families(document: Facts) -> t.Iterator[tuple[str, str, str, Rows]]:
         ("multicluster_exports", "ServiceExports of a cluster.", "exports"),
         ("multicluster_exports_valid", "Those of them that count.", "valid"),
         ("multicluster_exports_in_conflict", "Those that differ from the export that decides.", "conflicts"),
-        ("multicluster_imports", "ServiceImports of ours in a cluster.", "imports"),
+        ("multicluster_imports", "Owned ServiceImports in a cluster.", "imports"),
     ):
         yield name, "gauge", about, [({"cluster": row["cluster"]}, row[field]) for row in document["imports"]]
     yield (

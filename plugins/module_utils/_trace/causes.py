@@ -88,7 +88,7 @@ MENDS = {
     REWRITE_MISSING: "run coredns_rewrite in the source's cluster",
     ROUTE_MISSING: "run the mesh again on {host}; its routes follow pod_cidrs of the other cluster (the way to its own pods is that of its CNI)",
     ROUTE_SHADOWED: "remove the route on {host} that is named, or its origin",
-    RULE_SHADOWED: "remove the rule on {host} that is named, or give it a priority behind ours",
+    RULE_SHADOWED: "remove the rule on {host} that is named, or give it a priority behind the owned rules",
     STALE_ENDPOINT: "run the mesh again on {host}, so that both ends agree on where the other listens",
     TARGET_UNREACHABLE: "look at the program behind the address: the packet was delivered and nothing came back",
     TRANSLATION_MISSING: "run the mesh again on {host}; a connection that is older than its table is forgotten then",

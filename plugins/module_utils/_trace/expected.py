@@ -71,7 +71,7 @@ class Walker:
                     tuple(steps),
                     False,
                     None,
-                    f"the mesh has no tunnel between {start} and {end}: what lies between them is not ours",
+                    f"the mesh has no tunnel between {start} and {end}: what is between them is not of the mesh",
                 )
                 if self.mesh.device(here, there) is not None:
                     return found
@@ -253,7 +253,8 @@ class Walker:
         if found.kind == BLOCKED and found.route is None:
             return fault(causes.RULE_SHADOWED, took)
         return fault(
-            causes.ROUTE_SHADOWED, f"{took}; it is narrower than ours, or has a better metric: {route_text(own)}"
+            causes.ROUTE_SHADOWED,
+            f"{took}; it is narrower than the owned route, or has a better metric: {route_text(own)}",
         )
 
     def _not_marked(

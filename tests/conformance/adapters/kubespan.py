@@ -263,7 +263,7 @@ def affiliate_merge(vector: Input) -> Answer:
 
 
 def with_port(record: Input) -> Answer:
-    """An affiliate with the port in the place of ours."""
+    """An affiliate with the port in the place of the node's own."""
     return dict(record, api_server_port=(record.get("control_plane") or {}).get("api_server_port"))
 
 

@@ -310,7 +310,7 @@ def _resources(client: Client, setup: Setup, found: BackendState, request: Backe
         if put is None:
             continue
         if actual is not None and not request.adopt and not mine:
-            message = "carries the label of the cloud controller and is not ours; set adopt to take it over"
+            message = "carries the label of the cloud controller and has another owner; set adopt to take it over"
             refused.append(Refusal(f"{kind} {where}{name}", "adoptable", message))
             staying += [actual] if kind == POOL else []
             continue

@@ -189,7 +189,7 @@ def _unmapped(run: Run, releases: t.Sequence[Action], backend: backends.BackendP
             run.refuse(
                 name,
                 "not_ours",
-                "the load balancer still has its address in a pool that is not ours; it is given back when that is gone",
+                "the load balancer still has its address in a pool of another owner; it is given back when that is gone",
             )
     return left
 

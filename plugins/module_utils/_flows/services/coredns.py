@@ -343,7 +343,7 @@ def _zone(
     around = text if root is None else root
     theirs = multicluster_elsewhere(around, fabric, zone)
     if theirs is not None:
-        said = "{0}: {1} stands in the Corefile and is not ours; it is left, and so are the rights of its account"
+        said = "{0}: {1} is in the Corefile and has another owner; it is left, and so are the rights of its account"
         whole.warnings.append(said.format(cluster, quoted(theirs)))
         return None
     address, is_there = serves_zone(around, fabric, zone), has_multicluster(text, fabric)
@@ -352,7 +352,7 @@ def _zone(
     if address is not None:
         why = (
             "not_ours",
-            f"a server block that is not ours has the zone {quoted(address)}; remove it, we leave it alone",
+            f"a server block of another owner has the zone {quoted(address)}; remove it, we leave it alone",
         )
     else:
         given = bool((request.get("versions") or {}).get(cluster) or request.get("version"))

@@ -130,7 +130,7 @@ class Resources:
         unowned = [other for kind, other in self.objects if kind == POOL and not self.is_owned(POOL, other)]
         if any(covers(self._spec(POOL, other), network) for other in unowned for network in desired):
             # MetalLB refuses pools that overlap; the user's serves the address
-            self.notes.append(f"{' and '.join(addresses)} lies in a pool that is not ours; it is left to that pool")
+            self.notes.append(f"{' and '.join(addresses)} lies in a pool of another owner; it is left to that pool")
             self._ensure(rows, {key})
             return
         self._check(POOL, name)
@@ -423,7 +423,7 @@ class Resources:
 
     def _check(self, kind: str, name: str) -> None:
         if (kind, name) in self.objects and not self.is_owned(kind, name):
-            raise ValueRefused("conflict", f"the {kind} {name} is not ours; it is left alone")
+            raise ValueRefused("conflict", f"the {kind} {name} has another owner; it is left alone")
 
     def _make(self, kind: str, name: str) -> Object:
         """The owned object of this name, made if there is none. Raises ValueRefused ``conflict`` when another owner has the name."""

@@ -47,19 +47,21 @@ def _rules(facts: Facts, layout: Layout, gen: Generation, found: list[Conflict])
                 continue
             where = f"IPv{version} rule {rule['priority']} to table {rule.get('table')}"
             if rule["priority"] in (layout.rule_priority, layout.rule_priority + 1) and gen.fixed_priority:
-                found.append(Conflict("error", "priority_taken", f"{where} has a priority that is ours"))
+                found.append(Conflict("error", "priority_taken", f"{where} has a priority that the mesh owns"))
             elif rule.get("table") == layout.route_table:
                 found.append(Conflict("warning", "table_shared", f"{where} sends others' packets into our table"))
             elif rule["priority"] < layout.rule_priority and not any(
                 rule.get(name) for name in ("fwmark", "src", "dst", "iif", "oif")
             ):
-                found.append(Conflict("warning", "rule_before", f"{where} takes every packet before ours can"))
+                found.append(
+                    Conflict("warning", "rule_before", f"{where} takes every packet before the owned rules can")
+                )
 
 
 def _table_and_names(facts: Facts, layout: Layout, found: list[Conflict]) -> None:
     for route in facts.get("routes") or ():
         if route["table"] == layout.route_table and not is_our_route(route, layout):
-            where = f"table {layout.route_table} has a route to {quoted(str(route['dst']))} that is not ours"
+            where = f"table {layout.route_table} has a route to {quoted(str(route['dst']))} of another owner"
             if route["dst"] in ("0.0.0.0/0", "::/0"):
                 found.append(Conflict("error", "table_taken", where))
             else:
@@ -70,7 +72,7 @@ def _table_and_names(facts: Facts, layout: Layout, found: list[Conflict]) -> Non
             found.append(Conflict("error", "not_ours", message))
     for table in facts.get("tables") or ():
         if table["family"] == "inet" and table["name"] == layout.table_name and not table.get("owned"):
-            found.append(Conflict("error", "adoptable", f"nftables table inet {layout.table_name} is somebody else's"))
+            found.append(Conflict("error", "adoptable", f"nftables table inet {layout.table_name} has another owner"))
 
 
 def _ports_and_marks(facts: Facts, layout: Layout, found: list[Conflict]) -> None:
@@ -90,7 +92,7 @@ def _ports_and_marks(facts: Facts, layout: Layout, found: list[Conflict]) -> Non
         if user["mask"] & layout.mark_mask == 0:
             continue
         steers = selects(rule, user["mark"]) or user["mark"] & layout.mark_mask == layout.mark_from_wireguard
-        message = f"{user['who']} uses mark bits 0x{user['mask']:x}, of which ours are 0x{layout.mark_mask:x}"
+        message = f"{user['who']} uses mark bits 0x{user['mask']:x}, of which the mesh owns 0x{layout.mark_mask:x}"
         found.append(Conflict("error" if steers else "warning", "mark_taken", message))
 
 

@@ -166,7 +166,7 @@ def plan_cluster(
         unowned = sorted(key for key in made if key in here.objects and key not in here.mine)
         if unowned:
             planned.failed.add(place)
-            text = f"{unowned[0].kind} {unowned[0].short} exists and is not ours; it is left alone, and the Service is not imported"
+            text = f"{unowned[0].kind} {unowned[0].short} exists and has another owner; it is left alone, and the Service is not imported"
             planned.plan.refuse("ServiceImport " + label_of(here.name, place), "not_ours", text)
             keep.update(here.units.get(unit_of(place), ()))
         elif actual is not None and actual["metadata"].get("deletionTimestamp"):

@@ -162,7 +162,7 @@ def _compare(
     if not mine:
         member = member_of(actual)
         if member is None:
-            plan.refuse(label, "not_ours", "a set of this name exists, is not ours and is left alone")
+            plan.refuse(label, "not_ours", "a set of this name exists, has another owner and is left alone")
             return
         if not adopt:
             if same:

@@ -261,7 +261,7 @@ def _rivals(neighbours: t.Iterable[t.Any], source: str) -> dict[str, str]:
     routers = {one.address: one.source or source for one in neighbours}
     text = (
         "this node's {0} (process {1}) has a session with {2} from {3}, and a router keeps one of each address: end that first, "
-        "or set bgp_speaker_source_ip to another address of the node (bgp_speaker_alongside_frr: true starts ours anyway)"
+        "or set bgp_speaker_source_ip to another address of the node (bgp_speaker_alongside_frr: true starts this program anyway)"
     )
     found: dict[str, str] = {}
     for row in connections.connections():

@@ -42,7 +42,7 @@ def test_a_file_that_is_missing_is_named_but_not_awaited_in_check_mode(tmp_path)
 def test_accounts():
     access = {
         "capabilities": ["mesh_read"],
-        "namespace": "ours",
+        "namespace": "owned",
         "prefix": "p",
         "extra_rules": [],
         "target_namespace": "t",
@@ -50,7 +50,7 @@ def test_accounts():
     made = made_here({"access": access}, False)
     assert [row["kind"] for row in made] == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"] and made[0][
         "metadata"
-    ]["namespace"] == "ours"
+    ]["namespace"] == "owned"
     with pytest.raises(ValueRefused, match="capability_unknown"):
         made_here({"access": dict(access, capabilities=["everything"])}, False)
     assert made_here({}, False) == []

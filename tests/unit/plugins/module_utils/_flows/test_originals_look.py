@@ -29,7 +29,7 @@ ACCOUNT = {"kind": "ServiceAccount", "namespace": "kilo", "name": "operator"}
 OBJECTS = {
     "deployments": [OPERATOR],
     "clusterrolebindings": [
-        {"metadata": {"name": "ours"}, "roleRef": {"kind": "ClusterRole", "name": "shared"}, "subjects": [ACCOUNT]}
+        {"metadata": {"name": "owned"}, "roleRef": {"kind": "ClusterRole", "name": "shared"}, "subjects": [ACCOUNT]}
     ],
     "rolebindings": [
         {
@@ -73,7 +73,7 @@ def left(refused):
 
 def test_what_all_of_it_shows():
     assert left("") == (
-        {"Deployment operator", "ServiceAccount operator", "ClusterRoleBinding ours", "Service hook"},
+        {"Deployment operator", "ServiceAccount operator", "ClusterRoleBinding owned", "Service hook"},
         [],
     )
 

@@ -106,7 +106,7 @@ def test_spares_of_killed_writers_go_and_no_secret_is_shown(host):
     keys = tmp_path / "keys"
     keys.mkdir()
     (keys / ".wireguard.gcp.key.0011").write_text("cHJpdmF0ZQ==")
-    (keys / ".other.key.0011").write_text("foreign")
+    (keys / ".other.key.0011").write_text("unowned")
     spare = tmp_path / "unit_root" / ".multicluster-network-f.service.x1"
     spare.write_text("half")
     todo = converge(STATE, [str(keys / "wireguard.gcp.key")])

@@ -147,7 +147,7 @@ def test_the_environment_is_of_the_only_cluster(monkeypatch):
 
 def test_with_several_clusters_in_the_inventory_none_takes_the_environment():
     """Also where a task asks one of them alone."""
-    hosts = {"aws": {"context": "aws", "host": "not ours"}, "gcp": {"pod_cidrs": []}}
+    hosts = {"aws": {"context": "aws", "host": "unowned"}, "gcp": {"pod_cidrs": []}}
     one, other = cluster_access(hosts, {"clusters": ["aws", "gcp"]})
     assert (one, other) == ({"name": "aws", "context": "aws"}, {"name": "gcp", "kubeconfig": ""})
     assert with_environment([other]) == [other]

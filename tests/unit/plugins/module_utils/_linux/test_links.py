@@ -98,7 +98,7 @@ def test_an_address(text, add, index):
     name=names,
     mtu=st.integers(68, 65535),
     kind=st.sampled_from(["", "tun", "wireguard"]),
-    alias=st.sampled_from([None, "ours"]),
+    alias=st.sampled_from([None, "owned"]),
     up=st.booleans(),
 )
 def test_we_read_what_pyroute2_writes(name, mtu, kind, alias, up):

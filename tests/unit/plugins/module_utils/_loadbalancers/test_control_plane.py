@@ -161,10 +161,10 @@ PORTS = [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]
 
 
 def test_the_external_service():
-    made = ext.external_service("metal-ccm", EIP, PORTS, load_balancer_class="ours")
+    made = ext.external_service("metal-ccm", EIP, PORTS, load_balancer_class="owned")
     assert (
         made["spec"]["ports"][0]["port"] == 6443
-        and made["spec"]["loadBalancerClass"] == "ours"
+        and made["spec"]["loadBalancerClass"] == "owned"
         and "selector" not in made["spec"]
     )
     assert set(made["metadata"]["annotations"]) == set(ext.POOL_ANNOTATIONS)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which addresses the kernel is asked for: one of each range, and one inside everything narrower that is not ours."""
+"""Which addresses the kernel is asked for: one of each range, and one inside everything narrower that is unowned."""
 
 from __future__ import annotations
 

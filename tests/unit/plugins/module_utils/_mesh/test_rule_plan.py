@@ -65,7 +65,7 @@ raw_rules = st.lists(
     ),
     max_size=6,
 )
-foreign_rules = st.lists(
+other_rules = st.lists(
     st.builds(
         lambda version, priority, table, mark: {
             "version": version,
@@ -95,8 +95,8 @@ _MARKED = {"priority": 100, "table": "3", "iif": "eth0", "fwmark": "0x20/0x60"}
     [dict(_MARKED, suppress_prefixlength=0), dict(_MARKED, invert=True)], [dict(_MARKED, table="1")], [], False, False
 )
 @example([dict(_MARKED, suppress_prefixlength=0), dict(_MARKED, invert=True)], [], [], False, True)
-@given(raw_rules, raw_rules, foreign_rules, st.booleans(), st.booleans())
-def test_one_pass_brings_what_is_desired_and_touches_no_foreign_rule(first, second, unowned, adopt, purge):
+@given(raw_rules, raw_rules, other_rules, st.booleans(), st.booleans())
+def test_one_pass_brings_what_is_desired_and_touches_no_unowned_rule(first, second, unowned, adopt, purge):
     kernel = Kernel(unowned)
     for raw in (first, second):
         desired = rule_plan.parse_rules({"rules": raw, "adopt": adopt, "purge": purge})

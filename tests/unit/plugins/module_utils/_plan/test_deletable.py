@@ -95,7 +95,7 @@ def test_labels_alone_are_not_swept_with_adopt():
     assert swept(made("Service", "vault", MIRROR_LABELS, THEIRS), adopt=True) == ([], ["not_ours"])
 
 
-@pytest.mark.parametrize("record", [(FORGED,), (FORGED, THEIRS)], ids=["ours alone", "edited"])
+@pytest.mark.parametrize("record", [(FORGED,), (FORGED, THEIRS)], ids=["owned alone", "edited"])
 def test_what_is_owned_goes(record):
     assert swept(made("Service", "aws-shop-73736d-web", MIRROR_LABELS, *record)) == (["aws-shop-73736d-web"], [])
 

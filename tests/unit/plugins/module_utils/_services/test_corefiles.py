@@ -28,7 +28,7 @@ WILD["tabs and CR LF"] = dict(
 
 
 def section(text):
-    """(the whole, our section's blocks) of a Corefile with ours in it."""
+    """(the whole, our section's blocks) of a Corefile with the section in it."""
     around = {
         "ports": merging.root_ports(text, "t"),
         "forwards": merging.root_forwards(text, "t"),

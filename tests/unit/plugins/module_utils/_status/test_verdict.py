@@ -214,7 +214,7 @@ def test_large_packets_that_are_lost_are_shown_where_pings_are():
 INDEPENDENT = (
     wrong_facts.one_node_refused,
     wrong_facts.unreadable_cluster,
-    wrong_facts.foreign_table,
+    wrong_facts.unowned_table,
     wrong_facts.stale,
     wrong_facts.unit_failed,
     wrong_facts.pods_of_another_range,

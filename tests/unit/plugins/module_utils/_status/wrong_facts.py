@@ -131,7 +131,7 @@ def other_release(facts):
     facts["found"]["aws-1"]["drift"]["plan"]["changes"] = rows
 
 
-def foreign_table(facts):
+def unowned_table(facts):
     facts["found"]["aws-1"]["drift"]["refused"] = [{"object": "table x", "reason": "not_ours", "message": "somebody's"}]
 
 
@@ -289,7 +289,7 @@ LIES = {
         BROKEN,
         "aws-1: what it runs at boot is of another release of this collection than this run; multicluster.network.mesh brings it",
     ),
-    foreign_table: (BROKEN, "aws-1: table x: somebody's [not_ours]"),
+    unowned_table: (BROKEN, "aws-1: table x: somebody's [not_ours]"),
     ping_fails: (BROKEN, "aws-1: pod 10.2.3.10 does not reach pod 10.4.7.10 of gcp-1"),
     large_packets_are_lost: (
         BROKEN,

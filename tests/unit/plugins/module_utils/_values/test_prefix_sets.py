@@ -140,7 +140,7 @@ def test_a_delta_leads_to_what_is_desired(first: t.Any, second: t.Any) -> None:
 
 
 def test_a_delta_names_whole_elements() -> None:
-    # somebody else's set without merging: both halves go, the whole comes
+    # another owner's set without merging: both halves go, the whole comes
     delta = nft_plan.set_delta([(0, 9), (10, 19), (40, 49)], ((0, 19), (40, 49)))
     assert delta == ([(0, 9), (10, 19)], [(0, 19)])
 
