@@ -179,7 +179,7 @@ class Workflow:
             names = sorted(packed.unpack(str(self.handed[PLAN]))["nodes"])
         except (ValueRefused, KeyError, TypeError) as error:
             raise SystemExit(f"the plan that was handed on cannot be read: {error}") from None
-        patterns = [word for word in self.limit.split(",") if word]
+        patterns = [name for name in self.limit.split(",") if name]
         return [
             name for name in names if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
         ]

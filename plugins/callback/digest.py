@@ -348,8 +348,8 @@ class CallbackModule(CallbackBase):
             self._say(line, C.COLOR_VERBOSE)
         planned = self._planned - self._wrote
         open_ends = [
-            word
-            for word, there in (("warnings", len(self._warned) or len(self._refusals)), ("refusals", self._refused))
+            part
+            for part, there in (("warnings", len(self._warned) or len(self._refusals)), ("refusals", self._refused))
             if there
         ]
         color = C.COLOR_ERROR if any(row["failures"] or row["unreachable"] for row in rows.values()) else C.COLOR_OK

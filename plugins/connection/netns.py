@@ -102,7 +102,7 @@ class LeaderGone(Exception):
 def parse_leader(text: str) -> tuple[int, int | None]:
     """Read ``PID STARTTIME`` or ``PID``; returns (pid, start time or None). Raises LeaderGone on anything else."""
     words = text.split()
-    if len(words) not in (1, 2) or not all(word.isascii() and word.isdigit() and len(word) < 20 for word in words):
+    if len(words) not in (1, 2) or not all(part.isascii() and part.isdigit() and len(part) < 20 for part in words):
         raise LeaderGone(f"expected a process ID and its start time, not {text[:60]!r}")
     pid = int(words[0])
     if pid < 2:

@@ -117,7 +117,7 @@ pending:
       namespace: team-a
       name: nic-1
       reasons:
-        - {reason: twin_not_ready, message: the network side says 'Pending'}
+        - {reason: twin_not_ready, message: the network side reports 'Pending'}
 passes:
   description: How many passes there were.
   type: int

@@ -265,7 +265,7 @@ withheld:
   description: The others, each with the reason.
   type: dict
   returned: always
-  sample: {"203.0.113.2/32": "port 31234 of this node says that it cannot deliver"}
+  sample: {"203.0.113.2/32": "port 31234 of this node reports that it cannot deliver"}
 """
 
 from typing import Any

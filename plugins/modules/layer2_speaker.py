@@ -134,7 +134,7 @@ withheld:
   description: The addresses that this node leaves to others, each with the reason, by the follower's last report.
   type: dict
   returned: always
-  sample: {"10.66.23.201": "port 31234 of this node says that it cannot deliver"}
+  sample: {"10.66.23.201": "port 31234 of this node reports that it cannot deliver"}
 """
 
 from typing import Any

@@ -935,7 +935,7 @@ def probed(module: AnsibleModule) -> dict[str, t.Any]:
     # A module comes as source text, every time: what is not asked for is not compiled.
     from ansible_collections.multicluster.network.plugins.module_utils._flows.node import probe
 
-    return {"probe": probe.visit(dict(asked, fabric=module.params["fabric"]))}
+    return {"probe": probe.probe_node(dict(asked, fabric=module.params["fabric"]))}
 
 
 def decide(module: AnsibleModule) -> None:

@@ -115,7 +115,7 @@ findings:
   type: list
   elements: dict
   returned: always
-  sample: [{object: cluster aws, reason: pod_subnet_missing, message: "nobody says its pod ranges: write pod_cidrs"}]
+  sample: [{object: cluster aws, reason: pod_subnet_missing, message: "its pod ranges are unknown: write pod_cidrs"}]
 secrets:
   description: Variables that a vault has to hold, and where their values lie now.
   type: list

@@ -134,7 +134,7 @@ def _check_alike(host: str, entry: t.Mapping[str, t.Any], given: t.Any) -> None:
     """Raises ValueRefused where a cluster's host has a variable of the cluster that its entry does not: only some jobs would see the host."""
     for name in (*CLUSTER_VARIABLES, *ACCESS_OPTIONS):
         if name in given and name not in (*_OF_HOSTS, "name") and (name not in entry or entry[name] != given[name]):
-            message = "{0} of host {1} is not what {2}.{1} says; write it there alone"
+            message = "{0} of host {1} is not the value of {2}.{1}; write it there alone"
             raise ValueRefused("cluster_given_twice", message.format(name, host, FABRIC_CLUSTERS))
 
 

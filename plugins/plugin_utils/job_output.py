@@ -17,7 +17,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._values impor
 
 PLAN, NEWS, PROVEN = "__multicluster_workflow_plan", "__multicluster_workflow_news", "__multicluster_workflow_proven"
 #: What the hosts of one job said of themselves; each job has a name of its own, made of its hosts.
-REPORTED = "__multicluster_workflow_told_"
+REPORTED = "__multicluster_workflow_reported_"
 
 
 def workflow_of(action: ActionBase, variables: t.Mapping[str, t.Any]) -> str:

@@ -267,7 +267,7 @@ def shapes(w: World) -> dict[str, bytes]:
         "server-by-name": config(cluster={"server": "https://localhost:" + port}),
         "server-by-name-with-dot": config(cluster={"server": "https://localhost.:" + port}),
         "server-bad-port": config(cluster={"server": "https://127.0.0.1:99999"}),
-        "server-port-word": config(cluster={"server": "https://127.0.0.1:https"}),
+        "server-port-text": config(cluster={"server": "https://127.0.0.1:https"}),
         "server-ipv6": config(cluster={"server": w.ipv6, "tls-server-name": "kubernetes.default"}),
         "server-ipv6-zone": config(
             cluster={"server": w.ipv6.replace("::1", "::1%25lo"), "tls-server-name": "kubernetes.default"}
@@ -313,7 +313,7 @@ def shapes(w: World) -> dict[str, bytes]:
         "ca-data-and-file": config(cluster={"certificate-authority": here + "/ca.crt"}),
         "ca-data-and-missing-file": config(cluster={"certificate-authority": here + "/nope"}),
         "insecure": config(cluster={"certificate-authority-data": ..., "insecure-skip-tls-verify": True}),
-        "insecure-word": config(cluster={"certificate-authority-data": ..., "insecure-skip-tls-verify": "true"}),
+        "insecure-text": config(cluster={"certificate-authority-data": ..., "insecure-skip-tls-verify": "true"}),
         "insecure-false": config(cluster={"insecure-skip-tls-verify": False}),
         "insecure-and-ca": config(cluster={"insecure-skip-tls-verify": True}),
         "insecure-null": config(cluster={"insecure-skip-tls-verify": None}),

@@ -96,11 +96,11 @@ def test_nodes_of_the_clusters_that_the_inventory_has(nodes, tmp_path):
 def test_clusters_of_the_variable_are_asked_as_those_of_the_group(nodes, tmp_path):
     entry = {
         name: value
-        for name, value in cluster(nodes, token="{{ word }}").items()
+        for name, value in cluster(nodes, token="{{ token_of_nodes }}").items()
         if not name.startswith("ansible_") and name != "name"
     }
     (tmp_path / "group_vars").mkdir()
-    variables = {"multicluster_fabric_clusters": {"aws": entry}, "word": nodes.access()["token"]}
+    variables = {"multicluster_fabric_clusters": {"aws": entry}, "token_of_nodes": nodes.access()["token"]}
     (tmp_path / "group_vars" / "all.yml").write_text(yaml.safe_dump(variables))
     assert listed(tmp_path, {})[0]["aws_nodes"]["hosts"] == ["node-1", "node-2"]
     (tmp_path / "group_vars" / "all.yml").write_text(yaml.safe_dump({"multicluster_fabric_clusters": ["aws"]}))

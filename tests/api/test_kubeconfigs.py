@@ -275,7 +275,7 @@ AS_KUBECTL = (
     "impersonation",
     "impersonation-groups-alone",
     "insecure-null",
-    "insecure-word",
+    "insecure-text",
     "json-tabs",
     "other-apiversion",
     "other-context-without-name",

@@ -526,7 +526,7 @@ def test_the_id_of_the_inventory_counts_and_the_clusters_own_id_is_reported(pair
         pair.export("aws", WEB, "10.2.3.1")
         result = pair.run(definition=own)
         assert result["warnings"] == [
-            "cluster aws: its ClusterProperty says that its id is 'other', the inventory says 'eu-1' (multicluster_cluster_id), which counts"
+            "cluster aws: its ClusterProperty has the id 'other', the inventory has 'eu-1' (multicluster_cluster_id), which counts"
         ]
         assert sorted(pair.slices("gcp", WEB)) == ["eu-1"] and pair.imported("gcp", WEB)["status"]["clusters"] == [
             {"cluster": "eu-1"}

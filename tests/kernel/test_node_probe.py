@@ -253,7 +253,7 @@ def test_a_pod_that_others_know_comes_first_as_long_as_it_is_there(meshed):
 def node_call(node, **request):
     """What node_dataplane adds to its result."""
     asked = dict({"pod_cidrs": ["198.18.3.0/24"], "max_pods": 1, "tries": 1, "wait_seconds": 1}, **request)
-    code = f"import json, sys; from {FLOWS} import probe; print(json.dumps(probe.visit(json.loads(sys.argv[1]))))"
+    code = f"import json, sys; from {FLOWS} import probe; print(json.dumps(probe.probe_node(json.loads(sys.argv[1]))))"
     return json.loads(meshed_python(node, code, json.dumps(asked)))
 
 

@@ -141,11 +141,11 @@ def test_the_service_begins_alongside_speakers_that_run(fabric):
     begin()
     # what it finds announced is the playbook's matter, once
     until(lambda: said("part=playbooks event=ended playbook=load_balancers result=0"))
-    until(lambda: said("part=speakers event=told"))
+    until(lambda: said("part=speakers event=notified"))
 
 
 def test_a_service_is_in_the_router_within_the_bound(fabric):
-    plays, calls, took, starts = len(said("part=playbooks")), len(said("part=speakers event=told")), [], []
+    plays, calls, took, starts = len(said("part=playbooks")), len(said("part=speakers event=notified")), [], []
     for number in range(1, TIMES + 1):
         begun = time.monotonic()
         make_service(fabric, f"web-{number}")
@@ -154,25 +154,25 @@ def test_a_service_is_in_the_router_within_the_bound(fabric):
         starts.append(bare_start())
     fabric.ran("from a Service to both nodes' routes in the router: " + shown(took))
     fabric.ran(
-        "visits: " + ", ".join(re.findall(r"seconds=([0-9.]+)", " ".join(said("part=speakers event=told")[calls:])))
+        "visits: " + ", ".join(re.findall(r"seconds=([0-9.]+)", " ".join(said("part=speakers event=notified")[calls:])))
     )
     assert len(said("part=playbooks")) == plays, "no play of its own for any of them"
     machine = f"a bare start of Ansible takes {statistics.median(starts):.1f} s now; load {os.getloadavg()[0]:.1f}"
     fabric.ran(machine)
     assert max(took) <= BOUND, f"{BOUND} s are not proven: {shown(took)}, and {machine}"
-    assert not said("event=failed") and not said('event="not told"')
+    assert not said("event=failed") and not said('event="not notified"')
 
 
 def test_many_at_once_are_one_node_call_or_two(fabric):
-    calls = len(said("part=speakers event=told"))
+    calls = len(said("part=speakers event=notified"))
     begun = time.monotonic()
     for number in range(TIMES + 1, TIMES + 1 + BURST):
         make_service(fabric, f"web-{number}")
     for number in range(TIMES + 1, TIMES + 1 + BURST):
         STATE["router"].wait(address(number), NODES)
     took = time.monotonic() - begun
-    until(lambda: said("part=speakers event=told")[calls:])
-    number = len(said("part=speakers event=told")) - calls
+    until(lambda: said("part=speakers event=notified")[calls:])
+    number = len(said("part=speakers event=notified")) - calls
     fabric.ran(f"{BURST} Services at once: {took:.1f} s until the router has all, {number} visits")
     assert number <= 1 + BURST / 2
 
@@ -205,7 +205,7 @@ def test_a_node_that_was_away_is_notified_by_the_playbook(fabric):
     fabric.lab("node-stop", "aws-node-2")
     make_service(fabric, "late")
     STATE["router"].wait(address(1), ["aws-node-1"], 120.0)
-    until(lambda: said('event="not told"'))
+    until(lambda: said('event="not notified"'))
     fabric.lab("node-rebuild", "aws-node-2")
     STATE["router"].wait(address(1), NODES, 180.0)
 

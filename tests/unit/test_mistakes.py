@@ -162,8 +162,8 @@ def test_the_last_of_two_inventories_takes_all_hosts(tmp_path):
         "cluster_overruled",
     )
     for text in (
-        "aws/inventory.ini says cluster 'aws' for a1, a2",
-        "gcp/inventory.ini says 'gcp' for group k8s_cluster",
+        "aws/inventory.ini sets cluster 'aws' for a1, a2",
+        "gcp/inventory.ini sets 'gcp' for group k8s_cluster",
         "aws_nodes",
         "inventory_dir",
     ):

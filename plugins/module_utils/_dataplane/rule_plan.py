@@ -251,7 +251,7 @@ def _place(
         wrong = [rule for rule in wrong if rule not in kept]
         plan.rules.extend(_view(rule) for rule in kept)
     # of two rules the one with more selectors first: it would be taken for the other
-    gone = sorted([*wrong, *adopted], key=_says, reverse=True)
+    gone = sorted([*wrong, *adopted], key=_set_fields, reverse=True)
     for rule in missing:
         before = next((other for other in gone if _selects_same(other, rule)), None)
         if before is None:
@@ -270,10 +270,11 @@ def _place(
         copies = [dict(rule, priority=alongside) for rule in [*expected, *kept]]
         plan.steps.extend({"op": "add", "rule": rule} for rule in copies)
         plan.steps.extend(
-            {"op": "delete", "rule": dict(rule)} for rule in sorted([*gone, *right, *kept], key=_says, reverse=True)
+            {"op": "delete", "rule": dict(rule)}
+            for rule in sorted([*gone, *right, *kept], key=_set_fields, reverse=True)
         )
         plan.steps.extend({"op": "add", "rule": rule} for rule in [*expected, *kept])
-        plan.steps.extend({"op": "delete", "rule": rule} for rule in sorted(copies, key=_says, reverse=True))
+        plan.steps.extend({"op": "delete", "rule": rule} for rule in sorted(copies, key=_set_fields, reverse=True))
 
 
 def _expected(plan: Plan, desired: RuleSpec) -> dict[tuple[t.Any, ...], Data]:
@@ -313,7 +314,7 @@ def _free_place(priority: int, taken: t.Container[int]) -> int:
     raise ValueRefused("bad_rule", f"no priority near {priority} is free")
 
 
-def _says(rule: t.Mapping[str, t.Any]) -> int:
+def _set_fields(rule: t.Mapping[str, t.Any]) -> int:
     """How many fields a rule sets."""
     return sum(not _nothing(value) for value in rule.values())
 

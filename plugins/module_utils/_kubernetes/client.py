@@ -156,7 +156,9 @@ class Client(Session):
             token = meta.get("continue")
             if not token:
                 if meta.get("remainingItemCount"):
-                    raise self.error(errors.BadAnswer, operation, "the server says that objects remain, and not where")
+                    raise self.error(
+                        errors.BadAnswer, operation, "the server reports that objects remain, and not where"
+                    )
                 return Listing(items, str(meta.get("resourceVersion", "")))
             if not isinstance(token, str) or token in seen:
                 raise self.error(errors.BadAnswer, operation, "the server repeats a continue token")

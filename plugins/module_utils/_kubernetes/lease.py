@@ -95,7 +95,7 @@ class Lease:
                 raise KubeError(
                     self._client.cluster,
                     self._operation,
-                    "the server says that it is there already, and that there is none",
+                    "the server reports both that it exists and that there is none",
                 )
             if found is not None and (found.get("spec") or {}).get("holderIdentity") == self.holder:
                 lease = found  # it was made, and only the answer was lost

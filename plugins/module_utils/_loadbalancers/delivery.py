@@ -93,7 +93,7 @@ def _stopped(memory: Memory, port: int, now: float) -> str:
     if last is None:
         return f"port {port} of this node does not answer"
     if not last.good:
-        return f"port {port} of this node says that it cannot deliver"
+        return f"port {port} of this node reports that it cannot deliver"
     return (
         f"port {port} of this node has been silent for {SILENCE_SECONDS:g} s" if now - last.at > SILENCE_SECONDS else ""
     )

@@ -297,7 +297,7 @@ def check_wish(grants: Grants, wish: Wish) -> list[NamedPool]:
         asked = parse_address(wish.address)
         found = [pool for pool in granted if asked in pool.pool]
         if not found:
-            text = "{0} asks for {1}, which no pool has that is for it; {2} says which are for the namespace {3}"
+            text = "{0} asks for {1}, which no pool has that is for it; {2} lists those for the namespace {3}"
             raise ValueRefused("outside_grant", text.format(whom, asked, SETTING, quoted(wish.namespace)))
         if not found[0].hands_out(asked):
             text = "{0} asks for {1}, which the pool {2} hands out to nobody (reserved, avoid_buggy_ips of {3})"
@@ -306,7 +306,7 @@ def check_wish(grants: Grants, wish: Wish) -> list[NamedPool]:
     if wish.pool and grants.strict:
         found = [pool for pool in granted if pool.name == wish.pool]
         if not found:
-            text = "{0} asks for an address of the pool {1}, which is not for it or not there; {2} says which are for the namespace {3}"
+            text = "{0} asks for an address of the pool {1}, which is not for it or not there; {2} lists those for the namespace {3}"
             raise ValueRefused("outside_grant", text.format(whom, quoted(wish.pool), SETTING, quoted(wish.namespace)))
         return found
     return [pool for pool in granted if pool.auto_assign]

@@ -238,7 +238,7 @@ def check_uids(answers: t.Mapping[str, str], pinned: t.Mapping[str, str]) -> dic
     for name in sorted(answers):
         uid = answers[name]
         if pinned.get(name) and uid != pinned[name]:
-            text = "its namespace kube-system has the UID {0}, and cluster_uid of load_balancers_settings says {1}"
+            text = "its namespace kube-system has the UID {0}, and cluster_uid of load_balancers_settings is {1}"
             refused[name] = ValueRefused("outside_grant", text.format(quoted(uid), quoted(pinned[name])))
         elif uid:
             users.setdefault(uid, []).append(name)

@@ -218,7 +218,7 @@ def _with_address(service: Service, has: str, mine: Reservation | None, context:
     steps = _set(service, has, context) if missing else []
     others = [text for text in service.ingress if text != has and (mine is None or text != mine.address)]
     if context.reports_status and others and has not in service.ingress and not service.reported:
-        text = "its status says {0}, which another controller wrote and which stays (load_balancers_renumber: [{1}] replaces it)"
+        text = "its status has {0}, which another controller wrote and which stays (load_balancers_renumber: [{1}] replaces it)"
         notes += (text.format(others[0], host_cidr(others[0])),)
         return Outcome(steps + [Action(MAP, service.key, network)], "Assigned", notes)
     return Outcome(steps + [Action(MAP, service.key, network)] + _report(service, has, context), "Assigned", notes)

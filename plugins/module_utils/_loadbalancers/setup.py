@@ -266,9 +266,7 @@ def parse_setup(given: Given, env: t.Mapping[str, str], file: str | None, claim:
     label, dummy, value = (given.get("crd_label") or "cloud-provider=equinix-metal").partition("=")
     advertise = str(given.get("metallb_advertise") or "")
     if given.get("metallb_layer2") and advertise not in (BY_LAYER2, BY_BOTH):
-        raise ValueRefused(
-            "bad_setting", "metallb_layer2 says how, and metallb_advertise: layer2 (or both) that MetalLB announces so"
-        )
+        raise ValueRefused("bad_setting", "metallb_layer2 needs metallb_advertise: layer2 (or both)")
     layer2 = _layer2(given.get("metallb_layer2")) if advertise in (BY_LAYER2, BY_BOTH) else None
     pools, speakers = parse_named_pools(given.get("pool") or (), given.get("pools")), given.get("bgp_speakers")
     pool = Pool(tuple(sorted(span for one in pools for span in one.pool.spans)))
@@ -360,7 +358,7 @@ def _check_claim(env: t.Mapping[str, str], file: str | None, parameters: t.Mappi
         return
     for name in ("base_url", "project_id", "eip_tag"):
         if own[name] and not without[name] and not (name == "eip_tag" and "eip_tag" in parameters):
-            text = "the cluster's Secret says {0}, and api_key is not the Secret's; write {0} into load_balancers_settings, or leave api_key to the Secret"
+            text = "the cluster's Secret has {0}, and api_key is not the Secret's; write {0} into load_balancers_settings, or leave api_key to the Secret"
             raise ValueRefused("outside_grant", text.format(name))
 
 

@@ -16,7 +16,7 @@ def read_apinetlet(one: Process, into: Proposal) -> None:
     for flag, variable, parse in (
         ("--api-net-namespace", "tenants_apinet_namespace", parse_subdomain),
         ("--namespace", "tenants_watch_namespace", parse_subdomain),
-        ("--watch-filter", "tenants_watch_filter", fields.word),
+        ("--watch-filter", "tenants_watch_filter", fields.short_text),
     ):
         configured = one.text(flag)
         value = into.checked(one.where, flag, parse, configured) if configured else None
@@ -34,5 +34,5 @@ def read_apinetlet(one: Process, into: Proposal) -> None:
             into.find(
                 one.where,
                 "unknown_cluster",
-                f"{variable}: a kubeconfig of its own says which cluster that is; write the name of its host",
+                f"{variable}: a kubeconfig of its own selects the cluster; write the name of its host",
             )

@@ -15,7 +15,7 @@ from .proposal import Proposal, Row, Vault
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*\Z")
 _WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 _TEMPLATE = re.compile(r"\{[{%#]")
-HEAD = """# Proposal of an inventory, made from what other programs were told. Nothing was changed, and nothing reads this file before you use it.
+HEAD = """# Proposal of an inventory, made from the settings of other programs. Nothing was changed, and nothing reads this file before you use it.
 # Put it alongside your inventory (-i inventory -i this file) or copy what you want of it. Then: validate, adopt -e adopt_step=plan --check --diff,
 # adopt -e adopt_step=take.
 """

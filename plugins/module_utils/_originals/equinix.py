@@ -146,11 +146,11 @@ def _parser(item: Setting) -> t.Callable[[t.Any], t.Any]:
         return fields.selector
     if item.name == "base_url":
         return fields.url
-    return _setting if item.name == "loadbalancer" else fields.word
+    return _setting if item.name == "loadbalancer" else fields.short_text
 
 
 def _setting(value: t.Any) -> str:
-    text = fields.word(value)
+    text = fields.short_text(value)
     try:
         parse_load_balancer(text)
     except ValueRefused:

@@ -136,7 +136,7 @@ def flag(value: t.Any) -> bool:
     return value
 
 
-def word(text: t.Any) -> str:
+def short_text(text: t.Any) -> str:
     """A short text of visible ASCII characters."""
     if not isinstance(text, str) or not 0 < len(text) <= LONGEST or not is_graphic(text):
         raise ValueRefused("bad_type", "that is no short text")
@@ -160,4 +160,4 @@ def zones(values: t.Any) -> list[str]:
     """Names of zones, which are values of labels."""
     if not isinstance(values, list) or len(values) > 8:
         raise ValueRefused("too_many_zones", "zones are a list of eight at most")
-    return [word(value) for value in values]
+    return [short_text(value) for value in values]

@@ -76,7 +76,7 @@ def _mesh(obj: t.Mapping[str, t.Any], cluster: str, into: Proposal, say: bool) -
     document.tell(CLUSTERMESH)
     if not say:
         return
-    name = into.checked(where, "its name", fields.word, meta.get("name"))
+    name = into.checked(where, "its name", fields.short_text, meta.get("name"))
     if name:
         into.say(None, "clustermesh_name", name, where)
     for entry in document.below("spec").each("clusters"):
@@ -113,7 +113,7 @@ def _entry(entry: Document, cluster: str, namespace: str, where: str, into: Prop
             into.find(where, "name_differs", text.format(name))
         return
     secret = entry.below("kubeconfigSecretRef")
-    held = secret.value("name", fields.word)
+    held = secret.value("name", fields.short_text)
     if held and name not in into.reachable:
-        place = f"Secret {shown(namespace)}/{shown(held)}, key {shown(secret.value('key', fields.word))}, of cluster {shown(cluster)}"
+        place = f"Secret {shown(namespace)}/{shown(held)}, key {shown(secret.value('key', fields.short_text))}, of cluster {shown(cluster)}"
         into.say(name, "kubeconfig", into.vault(name, "kubeconfig", place), where)

@@ -18,7 +18,7 @@ from .workloads import shown
 
 #: A cluster has a handful of neighbours, a program tens of keys. More is no configuration.
 MOST_CLUSTERS, MOST_ROWS = 256, 2000
-_WORD = re.compile(r"[^a-z0-9]+")
+_SEPARATORS = re.compile(r"[^a-z0-9]+")
 
 
 class Vault(str):
@@ -61,7 +61,7 @@ class Proposal:
             held[variable] = value
             self._said[cluster or "", variable] = where
         elif held[variable] != value:
-            text = "it says another {0}{1} than {2}, which the proposal has"
+            text = "it has another {0}{1} than {2}, which the proposal has"
             self.find(
                 where,
                 "differs",
@@ -79,13 +79,11 @@ class Proposal:
         held = self.fabric if cluster is None else self.cluster(cluster)
         entries = held.setdefault(variable, {})
         if entries.setdefault(key, value) != value:
-            self.find(
-                where, "differs", f"it says another {variable}.{key} than another program, which the proposal has"
-            )
+            self.find(where, "differs", f"it has another {variable}.{key} than another program, which the proposal has")
 
     def vault(self, cluster: str, what: str, place: str) -> Vault:
         """The template of a variable that a vault has to hold; place: where the value is now, as text."""
-        name = _WORD.sub("_", lower(f"vault {cluster} {what}").strip())
+        name = _SEPARATORS.sub("_", lower(f"vault {cluster} {what}").strip())
         known = self.secrets.setdefault(name, place)
         if place not in known:
             self.secrets[name] = f"{known}; or {place}"

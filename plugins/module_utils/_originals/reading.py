@@ -56,12 +56,12 @@ def propose(
     mesh.settle(into)
     for name in sorted(into.clusters):
         if not into.clusters[name].get("pod_cidrs") and not into.clusters[name].get("clustermesh_allowed_networks"):
-            into.find(f"cluster {name}", "pod_subnet_missing", "nobody says its pod ranges: write pod_cidrs")
+            into.find(f"cluster {name}", "pod_subnet_missing", "its pod ranges are unknown: write pod_cidrs")
         if name not in into.reachable and not {"kubeconfig", "api_url"} & set(into.clusters[name]):
             into.find(
                 f"cluster {name}",
                 "remote_access_incomplete",
-                "nobody says how it is reached: write kubeconfig, or api_url with a credential",
+                "its access is unknown: write kubeconfig, or api_url with a credential",
             )
     return into, found
 

@@ -255,7 +255,7 @@ def _configured_name(one: Process, into: Proposal, *names: str) -> str | None:
         into.find(
             one.where,
             "target_cluster_missing",
-            f"neither {' nor '.join(names)} says its remote cluster, and nothing of it is used",
+            f"neither {' nor '.join(names)} names its remote cluster, and nothing of it is used",
         )
         return None
     name = into.checked(one.where, names[0], parse_cluster_name, configured.text)

@@ -355,12 +355,12 @@ def _tokens(text: str) -> t.Iterator[tuple[bool, str]]:
             end = text.find("\n", index)
             index = len(text) if end < 0 else end
         else:
-            token, index = _quoted(text, index) if char == '"' else _word(text, index)
+            token, index = _quoted(text, index) if char == '"' else _bare_token(text, index)
             yield newline, token
             newline = False
 
 
-def _word(text: str, index: int) -> tuple[str, int]:
+def _bare_token(text: str, index: int) -> tuple[str, int]:
     end = index
     while end < len(text) and not text[end].isspace():
         end += 1

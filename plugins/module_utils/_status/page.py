@@ -345,7 +345,7 @@ def _links(document: Data) -> str:
         columns,
         rows,
         len(rows),
-        note="Each tunnel has two ends, of which each node tells its own.",
+        note="Each tunnel has two ends, and each node reports its own.",
     )
 
 

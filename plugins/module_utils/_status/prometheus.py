@@ -109,7 +109,7 @@ def _families(document: Facts) -> t.Iterator[tuple[str, str, str, Rows]]:
     yield (
         "multicluster_nodes_not_asked",
         "gauge",
-        "Nodes outside of the run's --limit, of which nothing is told.",
+        "Nodes outside of the run's --limit, which nothing is reported about.",
         [({"fabric": document["fabric"]}, sum(1 for n in nodes if not n["asked"]))],
     )
     nodes = [n for n in nodes if n["asked"]]
@@ -117,7 +117,7 @@ def _families(document: Facts) -> t.Iterator[tuple[str, str, str, Rows]]:
         ("multicluster_node_up", "Whether a node answered.", "answered"),
         ("multicluster_node_peers", "Peers of a node.", "peers"),
         ("multicluster_node_peers_up", "Peers of a node that shook hands lately.", "up"),
-        ("multicluster_node_peers_unknown", "Peers of a node of which nobody told.", "unknown"),
+        ("multicluster_node_peers_unknown", "Peers of a node without a report.", "unknown"),
     ):
         yield name, "gauge", about, [({"cluster": n["cluster"], "node": n["host"]}, int(n[field])) for n in nodes]
     yield (

@@ -119,7 +119,7 @@ def _attach(turn: ObjectTurn, one: Attachment, marked: t.Sequence[Object], requi
         message = f"it is attached on node {quoted(found[0])} to network {quoted(found[1])}; detach it first"
         raise ValueRefused("attached_elsewhere", message)
     if require_ready and get(twin, "status", "state") != READY:
-        turn.wait("twin_not_ready", f"the network side says {quoted(get(twin, 'status', 'state'))}")
+        turn.wait("twin_not_ready", f"the network side reports {quoted(get(twin, 'status', 'state'))}")
         return
     desired = format_id((namespace(twin), name(twin), one.node, uid(twin)), view.options.profile)
     given = text(source, "spec", "providerID")

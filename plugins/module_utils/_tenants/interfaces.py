@@ -51,7 +51,7 @@ def plan_interface(turn: ObjectTurn, index: Index, now: str) -> None:
     }
     _report(turn, interface_state(state), shown, now)
     if state != READY:
-        turn.wait("twin_not_ready", f"the network side says {quoted(state)}")
+        turn.wait("twin_not_ready", f"the network side reports {quoted(state)}")
 
 
 def _report(turn: ObjectTurn, state: str, shown: t.Mapping[str, t.Any], now: str) -> None:

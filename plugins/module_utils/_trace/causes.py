@@ -65,7 +65,7 @@ MENDS = {
     CONNTRACK_FULL: "raise net.netfilter.nf_conntrack_max on {host}, or end what opens so many connections there",
     DEVICE_DOWN: "ip link set DEVICE up on {host}, or run the mesh again there",
     DEVICE_MISSING: "run the mesh again on {host}; it makes the device",
-    DNS_DIFFERS: "run coredns_rewrite in the source's cluster, and look whether its CoreDNS has loaded the Corefile that is there now (its log says so)",
+    DNS_DIFFERS: "run coredns_rewrite in the source's cluster, and look whether its CoreDNS has loaded the Corefile that is there now (its log has the time)",
     DNS_FAILS: "look at the pods of the DNS server in the source's cluster, and at what lies between {host} and them",
     ENDPOINT_MOVED: "run the mesh again, so that {host} learns the other's present endpoint; set wireguard_endpoint where a NAT stands in between",
     FORWARD_DROPPED: "change the rule that is named, on {host}; firewalls have to let the tunnel's devices pass",

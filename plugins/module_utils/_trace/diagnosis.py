@@ -150,7 +150,7 @@ class Judge:
         sent = self.seen.sent.get(flow.id) or ()
         if found.cause != causes.NOT_EXPLAINED or not sent or sent[0].outcome not in _REPORTED or not sent[0].detail:
             return found
-        return found._replace(text=f"{found.text}; the source was told: {printable(sent[0].detail)}")
+        return found._replace(text=f"{found.text}; the source received: {printable(sent[0].detail)}")
 
     def _no_answer(self, flow: Flow) -> Finding:
         """Everything leads there and back."""
@@ -173,7 +173,7 @@ class Judge:
         return Finding(flow.id, cause, direction, where, text, fix, command, confidence)
 
     def _black_hole(self, flow: Flow, lost: Sent) -> Finding:
-        text = f"small packets are answered, one of {lost.size} bytes that may not be cut is not, and nobody says how large it may be"
+        text = f"small packets are answered, one of {lost.size} bytes that may not be cut is not, and no error reports how large it may be"
         command = f"ip route get {place_text(flow.packet.version, flow.packet.dst)}"
         return self._finding(flow, causes.MTU_BLACK_HOLE, FORWARD, flow.start, text, command)
 
@@ -471,7 +471,7 @@ class Judge:
         # what the other end sends is counted here where both have the session, or where it has none and calls
         called = self._sent_into(other, inner.name) and (session or not theirs_too)
         if not there.rx and here.rx:
-            text = f"{host} hears {other}, which hears nothing of it: UDP from {host} to {other} is lost; {where}"
+            text = f"{host} receives from {other}, which receives nothing from it: UDP from {host} to {other} is lost; {where}"
             # an answer that is not taken, for the sake of a preshared key, is counted as little as one that is lost
             ends = (device.peer(inner.public_key), inner.peer(device.public_key))
             sure = session or theirs_too or all(peer is not None and peer.preshared is False for peer in ends)
@@ -479,12 +479,14 @@ class Judge:
                 flow, causes.UDP_BLOCKED_ONE_WAY, direction, other, text, command, PROVEN if sure else LIKELY
             )
         if not there.rx and called:
-            text = f"{host} and {other} both send, and neither hears the other: UDP between them is lost; {where}"
+            text = (
+                f"{host} and {other} both send, and neither receives from the other: UDP between them is lost; {where}"
+            )
             return self._finding(flow, causes.UDP_BLOCKED, direction, host, text, command)
         if not session:
             why = "got no answer"
             if there.rx and here.rx:
-                why = "each hears the other, and no session comes about (do their preshared keys differ?)"
+                why = "each receives from the other, and no session comes about (do their preshared keys differ?)"
             elif there.rx:
                 why = "which heard it; its answer was lost, or is not taken (do their preshared keys differ?)"
             text = f"{host} called {other}, {why}; {where}"

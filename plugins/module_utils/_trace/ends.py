@@ -151,7 +151,7 @@ def parse_question(
     number = None if port in (None, "", 0) else parse_port(port)
     if end.port is not None:
         if number is not None and number != end.port:
-            raise ValueRefused("trace_port_twice", f"trace_to says port {end.port} and trace_port {number}")
+            raise ValueRefused("trace_port_twice", f"trace_to has port {end.port} and trace_port {number}")
         number = end.port
     chosen = protocol or (ICMP if number is None else TCP)
     if chosen not in PROTOCOLS:

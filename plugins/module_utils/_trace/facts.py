@@ -155,7 +155,7 @@ def _list(value: t.Any) -> list[t.Any]:
     return value[:MOST] if isinstance(value, list) else []
 
 
-def _word(value: t.Any) -> str | None:
+def _short_text(value: t.Any) -> str | None:
     return value[:128] if isinstance(value, str) and value else None
 
 
@@ -195,8 +195,8 @@ def _route(row: Data) -> Route:
         length,
         _number(row.get("table"), 254),
         str(row.get("type") or "unicast"),
-        _word(row.get("dev")),
-        _word(row.get("via")),
+        _short_text(row.get("dev")),
+        _short_text(row.get("via")),
         _number(row.get("metric")),
         row.get("protocol") if isinstance(row.get("protocol"), int) else None,
         row.get("mtu") if isinstance(row.get("mtu"), int) else None,
@@ -225,8 +225,8 @@ def _rule(row: Data) -> Rule:
         _number(row.get("fwmask"), 0xFFFFFFFF) if row.get("fwmask") is not None else 0xFFFFFFFF,
         spans[0],
         spans[1],
-        _word(row.get("iif")),
-        _word(row.get("oif")),
+        _short_text(row.get("iif")),
+        _short_text(row.get("oif")),
         row.get("invert") is True,
         suppress if isinstance(suppress, int) else None,
         not any(row.get(name) not in (None, False, 0, [], "") for name in _UNKNOWN) and action != "goto",
@@ -251,7 +251,7 @@ def parse_devices(rows: t.Any, links: t.Mapping[str, Link], left_out: list[str])
     """WireGuard devices by name."""
     found = {}
     for row in _rows(rows):
-        name = _word(row.get("name"))
+        name = _short_text(row.get("name"))
         if name is None:
             continue
         peers = []
@@ -279,7 +279,7 @@ def parse_node(host: str, cluster: str, facts: t.Any, answers: t.Any = None) -> 
     links = {}
     own: set[tuple[int, int]] = set()
     for row in _rows(facts.get("links")):
-        name = _word(row.get("name"))
+        name = _short_text(row.get("name"))
         if name is None:
             continue
         mine = set()
@@ -413,7 +413,7 @@ def _pods(rows: t.Any, left_out: list[str]) -> dict[tuple[int, int], str]:
     for row in _rows(rows):
         for text in _list(row.get("addresses")):
             try:
-                found[key_of(str(text).partition("/")[0])] = _word(row.get("device")) or ""
+                found[key_of(str(text).partition("/")[0])] = _short_text(row.get("device")) or ""
             except ValueRefused:
                 left_out.append("pods")
     return found
@@ -448,6 +448,11 @@ def _answers(rows: t.Any) -> dict[tuple[t.Any, ...], Data]:
         question = row.get("question")
         asked: Data = question if isinstance(question, dict) else row
         said = row.get("answer")
-        key = (_word(asked.get("dst")), _word(asked.get("src")), _word(asked.get("iif")), _number(asked.get("mark")))
+        key = (
+            _short_text(asked.get("dst")),
+            _short_text(asked.get("src")),
+            _short_text(asked.get("iif")),
+            _number(asked.get("mark")),
+        )
         found[key] = said if isinstance(said, dict) else row
     return found

@@ -147,9 +147,13 @@ def passage(host: str, direction: str, events: t.Iterable[Event]) -> Passage:
     rewrites = [
         event
         for event in rules
-        if event.hook in (POSTROUTING, "") and _says(event, _REWRITES) and not (_keeps(event.rule) or is_of_mesh(event))
+        if event.hook in (POSTROUTING, "")
+        and _has_statement(event, _REWRITES)
+        and not (_keeps(event.rule) or is_of_mesh(event))
     ]
-    redirects = [event for event in rules if event.hook in (PREROUTING, OUTPUT, "") and _says(event, _REDIRECTS)]
+    redirects = [
+        event for event in rules if event.hook in (PREROUTING, OUTPUT, "") and _has_statement(event, _REDIRECTS)
+    ]
     return Passage(
         host,
         direction,
@@ -181,7 +185,7 @@ def _keeps(rule: str) -> bool:
     return all(len(pair) == 2 and pair[0] == pair[1] for pair in ends)
 
 
-def _says(event: Event, desired: t.Sequence[str]) -> bool:
+def _has_statement(event: Event, desired: t.Sequence[str]) -> bool:
     """Whether a rule has one of those statements: by its own keyword, not by that of a comment, a chain or a set."""
     words: list[str] = []
     for number, part in enumerate(event.rule.split('"')):

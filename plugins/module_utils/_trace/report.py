@@ -343,7 +343,7 @@ def _unknown_end(row: t.Mapping[str, t.Any], seen: Seen) -> tuple[str, Finding |
     where = (
         f"last seen as it left {host} by {', '.join(map(printable, last.outs))}"
         if last.outs
-        else "nothing tells where it went"
+        else "nothing shows where it went"
     )
     text = f"{_end(row, 'target')} is no node and no pod of a host of the inventory: {where}"
     return OPEN, Finding(

@@ -187,7 +187,7 @@ def test_what_hosts_of_all_slices_said_comes_together_and_what_is_published_is_n
         hostvars = {host: {**plan, "run.node_dataplane": found[host]} for host in part}
         parts.append(run_handover.stage_output("converge", "", hostvars, part))
     variables = effective_artifacts(*parts)
-    assert len(variables) == 2 and all(name.startswith("__multicluster_workflow_told_") for name in variables)
+    assert len(variables) == 2 and all(name.startswith("__multicluster_workflow_reported_") for name in variables)
     assert {host: said["public_keys"] for host, said in job_output.reported(variables).items()} == {
         host: row["public_keys"] for host, row in found.items()
     }
@@ -210,7 +210,7 @@ def test_what_hosts_of_all_slices_said_comes_together_and_what_is_published_is_n
 
 def test_a_wrong_text_of_another_job_is_refused():
     with pytest.raises(ValueError):
-        job_output.reported({"__multicluster_workflow_told_x": "nonsense"})
+        job_output.reported({"__multicluster_workflow_reported_x": "nonsense"})
 
 
 # --- by ansible-playbook -----------------------------------------------------------------------------------------

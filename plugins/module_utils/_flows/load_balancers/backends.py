@@ -191,7 +191,7 @@ def _configmap(setup: Setup, found: BackendState, request: BackendRequest, manag
     balancer, actual = found.balancer, found.configmap
     ident = f"{setup.cluster}/{balancer.namespace}/{balancer.configmap}"
     if actual is None:
-        note = f"the ConfigMap {balancer.namespace}/{balancer.configmap} does not exist; MetalLB is told nothing"
+        note = f"the ConfigMap {balancer.namespace}/{balancer.configmap} does not exist; MetalLB gets no configuration"
         return BackendPlan([], [], [note], frozenset(), note)
     text = (actual.get("data") or {}).get("config") or ""
     key = setup.scheme.domain + "/managed-peers"

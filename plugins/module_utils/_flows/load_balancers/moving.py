@@ -154,7 +154,7 @@ def check_keep(keep: str, balancer: str) -> None:
         )
         raise ValueRefused("bad_setting", text)
     if keep and keep != "kube-vip" and balancer == KUBE_VIP:
-        text = "keep_addresses (load_balancers_keep_addresses): kube-vip announces what its annotation says; write kube-vip, or empty it"
+        text = "keep_addresses (load_balancers_keep_addresses): kube-vip announces the address of its annotation; write kube-vip, or empty it"
         raise ValueRefused("bad_setting", text)
 
 

@@ -216,7 +216,7 @@ class Run:
                 self.refuse(
                     "service " + service.key,
                     error.reason,
-                    "the provider says that it is reserved for it: " + error.message,
+                    "the provider reports a reservation for it: " + error.message,
                 )
                 return False
         return True

@@ -21,7 +21,7 @@ from .tables import carried_versions
 Data = dict[str, t.Any]
 
 
-def visit(request: t.Mapping[str, t.Any]) -> Data:
+def probe_node(request: t.Mapping[str, t.Any]) -> Data:
     """A part of a module's result: of ``run``, or pods, strays and others alone where ``targets`` is None. What fails is reported, not raised."""
     try:
         found = run(dict(request, targets=request.get("targets") or []))

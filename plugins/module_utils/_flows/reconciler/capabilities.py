@@ -20,7 +20,7 @@ from ..._services.mcs.exports import Listed as McsListed
 from ..._services.network_sets.targets import TARGETS
 from ..load_balancers import converge as load_balancers
 from ..services import coredns, mirror, network_sets, service_imports
-from .visits import Orders
+from .node_calls import Orders
 
 Data = dict[str, t.Any]
 #: The key of a plan of everything.

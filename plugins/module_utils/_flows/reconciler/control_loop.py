@@ -17,10 +17,10 @@ from .capabilities import CAPABILITIES, Capability
 from .held_events import HeldEvents
 from .leadership import Leadership
 from .metrics import Metrics
+from .node_calls import NodeCalls, Speak
 from .other_runs import NODES_ELSEWHERE, OtherRuns
 from .pod_ranges import PodRanges
 from .settings import POD_RANGES
-from .visits import Speak, Visits
 from .worker import Worker
 
 Entries = list[t.Mapping[str, t.Any]]
@@ -64,14 +64,14 @@ class ControlLoop:
         led = entries_of({name: requests[name] for name, capability in capabilities.items() if capability.writes})
         self._leadership = Leadership(led, fabric, namespace, log, self._forget)
         self._others = OtherRuns(entries, fabric, namespace, self._state, self._forget, self._stop)
-        self._speaker_calls = Visits(
+        self._speaker_calls = NodeCalls(
             speak or (lambda orders: False),
             lambda name: name in self._led(),
             lambda: playbook("load_balancers"),
             log,
             metrics,
         )
-        self._range_calls = Visits(
+        self._range_calls = NodeCalls(
             set_ranges or (lambda orders: False),
             lambda name: not self._others.at_work(NODES_ELSEWHERE),
             lambda: playbook("mesh"),
@@ -184,7 +184,7 @@ class ControlLoop:
             if not worker.is_alive:
                 yield f"{worker.name}: its thread has ended"
         if not self._speaker_calls.is_alive or not self._range_calls.is_alive:
-            yield "visits: their thread has ended"
+            yield "node calls: their thread has ended"
 
     def troubles(self) -> t.Iterator[str]:
         """What keeps it from doing its work, one sentence each."""

@@ -27,9 +27,9 @@ from ..._values.refused import ValueRefused, quoted
 from .capabilities import CAPABILITIES
 from .control_loop import EVERY, ControlLoop, entries_of
 from .metrics import Metrics
+from .node_calls import PlaySpeaker
 from .playbooks import PlaybookRunner
 from .settings import POD_RANGES, SettingsReader
-from .visits import PlaySpeaker
 
 Data = dict[str, t.Any]
 #: So often the program looks after everything, in seconds.

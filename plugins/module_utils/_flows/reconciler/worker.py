@@ -16,7 +16,7 @@ from ..._kubernetes.watched import Heard
 from ..._plan.work_queue import Due, WorkQueue
 from .capabilities import EVERYTHING, SETTLING, Capability
 from .metrics import Metrics
-from .visits import Orders
+from .node_calls import Orders
 
 Data = dict[str, t.Any]
 #: So often somebody who may not write looks whether he may, in seconds.
@@ -29,7 +29,7 @@ _REST = 4.0
 
 class Worker:
     """``heard`` may be called from any thread. ``every``: seconds between plans of everything. ``led()``: the clusters that may be written
-    now; nothing is done while there are none. ``playbook(name)`` asks for what needs nodes, ``visit(orders, since)`` for what they are notified of,
+    now; nothing is done while there are none. ``playbook(name)`` asks for what needs nodes, ``node_call(orders, since)`` for what they are notified of,
     ``report_held(name, classes)`` has classes of pairs that are not lost as long as nobody confirms that."""
 
     def __init__(
@@ -42,12 +42,12 @@ class Worker:
         every: float,
         led: t.Callable[[], frozenset[str]],
         playbook: t.Callable[[str], None],
-        visit: t.Callable[[Orders, float], None] = lambda orders, since: None,
+        node_call: t.Callable[[Orders, float], None] = lambda orders, since: None,
         report_held: t.Callable[[str, t.Sequence[Data]], None] = lambda name, rows: None,
     ) -> None:
         self.name = name
         self._capability, self._clients, self._log, self._metrics = capability, clients, log, metrics
-        self._every, self._led, self._playbook, self._visit = every, led, playbook, visit
+        self._every, self._led, self._playbook, self._node_call = every, led, playbook, node_call
         self._report_held = report_held
         self._queue = WorkQueue(*capability.window)
         self._changed = threading.Condition()
@@ -218,7 +218,7 @@ class Worker:
             self._log.once(self.name, "warning", message=warning)
         orders = self._capability.orders(result)
         if orders:
-            self._visit(orders, due.since)
+            self._node_call(orders, due.since)
         for book in self._capability.playbooks(result):
             self._playbook(book)
         self._metrics.turn(self.name, ended - begun, ended - due.since, _writes(result["plan"]), EVERYTHING in due.keys)

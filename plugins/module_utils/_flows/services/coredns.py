@@ -150,7 +150,7 @@ def _read(client: Client, request: t.Mapping[str, t.Any], place: Place) -> Read:
     elif not place.chosen and imports(_readable(place, config), CUSTOM_KEY):
         custom = client.find(f"{_maps(place)}/{CUSTOM_MAP}") or {}
     texts = [_readable(place, config), _readable(place._replace(key=CUSTOM_KEY), custom)]
-    if not request.get("clusterset_domain") and not any(_stands(request, text) for text in texts):
+    if not request.get("clusterset_domain") and not any(_is_written(request, text) for text in texts):
         return Read(config, None, custom, root)
     return Read(config, _rights(client, request, place), custom, root)
 
@@ -192,7 +192,7 @@ def _path(key: Key) -> str:
     return f"/apis/{key.api_version}/{lower(key.kind)}s/{segment(key.name)}"
 
 
-def _stands(request: t.Mapping[str, t.Any], text: str) -> bool:
+def _is_written(request: t.Mapping[str, t.Any], text: str) -> bool:
     try:
         return has_multicluster(text, request["fabric"])
     except ValueRefused:

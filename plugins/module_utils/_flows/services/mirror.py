@@ -146,7 +146,9 @@ def read_options(request: t.Mapping[str, t.Any], fabric: Fabric) -> Options:
         request.get(name) for name in ("mirror_selector", "global_selector", "routing_selector")
     )
     if not selector and not shared and request.get("state", "present") == "present":
-        raise ValueRefused("mirror_selector_missing", "neither mirror_selector nor global_selector says what to share")
+        raise ValueRefused(
+            "mirror_selector_missing", "neither mirror_selector nor global_selector selects what to share"
+        )
     copied = [_copied(request, option) for option in ("copy_labels", "copy_annotations")]
     return Options(
         namespace,
@@ -446,7 +448,7 @@ def check_namespaces(
             continue
         if name in missing:
             message = "namespace {0}, into which Services are mirrored, does not exist; make it, or set create_namespace: true. {1}".format(
-                namespace, "The playbook preflight finds this before a run, under the same word"
+                namespace, "The playbook preflight finds this before a run, with the same reason"
             )
             clusters.fail_for(name, "write mirrors", "mirror_namespace_missing", message)
         doomed = {id(write.change) for write in writes[name]}

@@ -53,7 +53,9 @@ _ABOUT = ("about.k8s.io/v1beta1", "about.k8s.io/v1alpha1")
 _ID_PROPERTIES = ("cluster.clusterset.k8s.io", "id.k8s.io")
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 _LEAST_ENDPOINTS = 100
-_OTHER_ID = "cluster {0}: its ClusterProperty says that its id is {1}, the inventory says {2} (multicluster_cluster_id), which counts"
+_OTHER_ID = (
+    "cluster {0}: its ClusterProperty has the id {1}, the inventory has {2} (multicluster_cluster_id), which counts"
+)
 
 
 def run(request: t.Mapping[str, t.Any], check: bool = False, diff: bool = True) -> Data:
@@ -188,9 +190,9 @@ def _result(
         names &= set(request.get("destinations") or names)
     merged = joined.merged if joined is not None else {}
     warnings = done.warnings + [
-        _OTHER_ID.format(name, quoted(one.says), quoted(ids[name]))
+        _OTHER_ID.format(name, quoted(one.reported_id), quoted(ids[name]))
         for name, one in sorted(listed.items())
-        if one.says is not None and one.says != ids[name]
+        if one.reported_id is not None and one.reported_id != ids[name]
     ]
     return clusters.result(
         done,

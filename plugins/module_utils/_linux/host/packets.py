@@ -18,7 +18,7 @@ import time
 import typing as t
 
 from ..netlink.messages import ADDRESS_FAMILIES, in_namespace
-from ..nftables.headers import ECHO, ECHO_REPLY, ICMP, TCP, Headers, error_word, read_headers
+from ..nftables.headers import ECHO, ECHO_REPLY, ICMP, TCP, Headers, error_name, read_headers
 
 #: So many at once; each takes a file or two.
 _AT_ONCE = 200
@@ -69,7 +69,7 @@ class _Failure(t.NamedTuple):
 
     number: int
     local: bool
-    word: str | None
+    error: str | None
     sender: str | None
     mtu: int
 
@@ -316,7 +316,7 @@ class _Probe:
                 return _Failure(number, True, None, None, info)
             if self.job.protocol == "icmp" and not self._is_owned(data):
                 return _SOMEBODY_ELSES
-            name = error_word(self.job.version, icmp, code) or f"icmp_{icmp}_{code}"
+            name = error_name(self.job.version, icmp, code) or f"icmp_{icmp}_{code}"
             return _Failure(
                 number, False, name, _offender(raw[_EXTENDED_ERROR.size :]), info if name == "too_big" else 0
             )
@@ -340,11 +340,11 @@ class _Probe:
             else:
                 self._refused_here(failure.number)
             return
-        if failure.word == "port_unreachable" and failure.sender == self.job.target:
+        if failure.error == "port_unreachable" and failure.sender == self.job.target:
             self._refused()
             return
         words = [
-            failure.word or "",
+            failure.error or "",
             f"from {failure.sender}" if failure.sender else "",
             f"mtu {failure.mtu}" if failure.mtu else "",
         ]
@@ -367,7 +367,7 @@ class _Probe:
             outcome,
             detail,
             took,
-            failure.word if failure else None,
+            failure.error if failure else None,
             failure.sender if failure else None,
             (failure.mtu or None) if failure else None,
         )

@@ -91,12 +91,12 @@ def _transport(found: Headers, data: bytes) -> Headers:
         found = found._replace(icmp=(kind, code))
         if kind in (ECHO[found.version], ECHO_REPLY[found.version]):
             return found._replace(number=number)
-        name = error_word(found.version, kind, code)
+        name = error_name(found.version, kind, code)
         mtu = (low if found.version == 4 else number << 16 | low) if name == "too_big" else None
         return found._replace(error=name, mtu=mtu)
     return found
 
 
-def error_word(version: int, kind: int, code: int) -> str | None:
+def error_name(version: int, kind: int, code: int) -> str | None:
     """The name of an ICMP error; None for a message that is no error."""
     return _ERRORS.get((version, kind, code)) or _ERRORS.get((version, kind, None))

@@ -29,7 +29,8 @@ def check_speaker(speaker: Speaker) -> None:
     for one in speaker.neighbours:
         if '"' in one.password:
             raise ValueRefused(
-                "bad_format", f"the password of {one.address} has a quotation mark, which BIRD cannot be told"
+                "bad_format",
+                f"the password of {one.address} has a quotation mark, which BIRD's configuration cannot have",
             )
 
 

@@ -109,7 +109,7 @@ def check_capabilities(
     if not others:
         return []
     host, differs = others[0]
-    message = "{0} says {1}, but {2} says {3}{4}; write it once, in group_vars/all".format(
+    message = "{0} has {1}, but {2} has {3}{4}; write it once, in group_vars/all".format(
         min(said) if said else "no cluster",
         _listed(first),
         host,
@@ -165,7 +165,7 @@ def check_rivals(sources: Sources) -> list[Finding]:
             if claim.rivals:
                 group, cluster = claim.rivals[0]
                 message = (
-                    f"group {group} says cluster {quoted(cluster)}, and group {claim.group} says {quoted(str(claim.cluster))}: "
+                    f"group {group} sets cluster {quoted(cluster)}, and group {claim.group} sets {quoted(str(claim.cluster))}: "
                     "a host is a node of one cluster; take it out of one of the groups"
                 )
                 found.append(Finding(f"nodes/{host}", "multicluster_cluster", "node_in_two_clusters", message))
@@ -219,7 +219,7 @@ def _overruled(group: str, source: str, own: str, winner: str, hosts: t.Sequence
         None,
     )
     shown = in_short(hosts, _SHOWN_HOSTS)
-    message = "{0} says cluster {1} for {2}, but {3} says {4} for {5}, and the last inventory counts for all of its hosts".format(
+    message = "{0} sets cluster {1} for {2}, but {3} sets {4} for {5}, and the last inventory counts for all of its hosts".format(
         source, quoted(own), shown, other or "another inventory", quoted(winner), "group " + group if group else "them"
     )
     message += f"; put the hosts of each cluster into a group of its own name, such as {own}_nodes, and write multicluster_cluster there"

@@ -46,18 +46,18 @@ def check_scopes(
         readers = {CLUSTERS: set(clusters), BOTH: fabric}[read_at[name]]
         first = min(values)
         other = next((host for host in sorted(values) if values[host] != values[first]), None)
-        unreachable = sorted(readers - set(values))
-        if other is None and not unreachable:
+        unset = sorted(readers - set(values))
+        if other is None and not unset:
             continue
-        said_first = first if is_secret(name) else f"{first} says {quoted(str(values[first]))}"
+        said_first = first if is_secret(name) else f"{first} has {quoted(str(values[first]))}"
         if other is not None:
             difference = (
                 f"{first} and {other} say different things"
                 if is_secret(name)
-                else f"{said_first}, {other} says {quoted(str(values[other]))}"
+                else f"{said_first}, {other} has {quoted(str(values[other]))}"
             )
         else:
-            difference = f"{(f'{first} has a value' if is_secret(name) else said_first)}, {unreachable[0]} says nothing"
+            difference = f"{(f'{first} has a value' if is_secret(name) else said_first)}, {unset[0]} has none"
         message = f"{name} is read once for the whole fabric, so that it cannot differ by host: {difference}; write it once, in group_vars/all"
         found.append(Finding("group all", name, "differs_by_host", message))
     return found

@@ -117,11 +117,11 @@ def _is_right(rule: t.Mapping[str, t.Any], desired: t.Mapping[str, t.Any]) -> bo
     if rule.get("action", "to_table") not in ("to_table", "lookup"):
         return False
     return all(rule.get(name) == desired[name] for name in _SELECTORS) and not any(
-        _says(rule.get(name)) for name in _FURTHER
+        _is_set(rule.get(name)) for name in _FURTHER
     )
 
 
-def _says(value: t.Any) -> bool:
+def _is_set(value: t.Any) -> bool:
     """Whether a selector is set: zero is (suppress_prefixlength 0 selects), the kernel's number for "unset" is not."""
     return value is not None and value is not False and value not in ("", [], 0xFFFFFFFF)
 

@@ -65,7 +65,7 @@ class Options(t.NamedTuple):
 class Listed(t.NamedTuple):
     """What one cluster's complete lists held. ``version``: of the API; ``discovery``: of its slices, None where it has none.
 
-    ``says``: the id that the cluster itself reports.
+    ``reported_id``: the id that the cluster itself reports.
     """
 
     exports: t.Sequence[Object]
@@ -76,7 +76,7 @@ class Listed(t.NamedTuple):
     namespaces: t.Sequence[Object]
     version: str
     discovery: str | None
-    says: str | None = None
+    reported_id: str | None = None
 
 
 class Export(t.NamedTuple):

@@ -305,10 +305,10 @@ def _same(manifest: Manifest, actual: Object, manager: str) -> bool:
         return all((actual.get(field) or []) == manifest[field] for field in ("addressType", "endpoints", "ports"))
     if manifest["kind"] == IMPORT:
         return bool(actual.get("spec") == manifest["spec"])
-    return not surplus(manifest, actual, manager) and _says(actual.get("spec") or {}, manifest["spec"])
+    return not surplus(manifest, actual, manager) and _has_all(actual.get("spec") or {}, manifest["spec"])
 
 
-def _says(spec: Object, desired: Manifest) -> bool:
+def _has_all(spec: Object, desired: Manifest) -> bool:
     """Whether a Service has all that is desired; the port of endpoints is filled in by the server."""
     for field, value in desired.items():
         found = spec.get(field)

@@ -212,7 +212,7 @@ def check_members(
             label = f"{cluster}/{member.namespace}/{origin.pod}"
             kind = special_kind(address)
             if member.cluster != cluster:
-                refused.append(Refusal(label, "outside_grant", f"{cluster} speaks for cluster {member.cluster}"))
+                refused.append(Refusal(label, "outside_grant", f"{cluster} reports pods of cluster {member.cluster}"))
             elif network.prefixlen != network.max_prefixlen or kind is not None:
                 refused.append(
                     Refusal(label, "special_address", f"{net} is no address of one pod ({kind or 'network'})")

@@ -184,7 +184,7 @@ def test_the_mesh_of_kilo_is_the_same(tmp_path):
             ["aws"],
             {"wireguard_mtu": 1400},
             "cluster_given_twice",
-            "wireguard_mtu of host aws is not what multicluster_fabric_clusters.aws says",
+            "wireguard_mtu of host aws is not the value of multicluster_fabric_clusters.aws",
         ),
         (TWO, ["aws"], {"wireguard_port": 1}, "cluster_given_twice", "wireguard_port of host aws"),
     ],

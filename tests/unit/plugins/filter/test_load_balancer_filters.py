@@ -231,12 +231,12 @@ OF_ONE_CLUSTER = {
         {},
         "bgp_speaker_neighbors of n1: write a list of routers",
     ),
-    "a router with a word for its number": (
+    "a router with a text for its number": (
         {"bgp_speaker_neighbors": [{"address": "10.66.23.1", "asn": "x"}]},
         {},
         "bgp_speaker_neighbors and ",
     ),
-    "a node with a word for its number": (
+    "a node with a text for its number": (
         {"bgp_speaker_asn": "x"},
         {},
         "bgp_speaker_neighbors and bgp_speaker_asn of the nodes of oslo: ",

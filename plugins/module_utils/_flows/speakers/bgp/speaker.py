@@ -89,7 +89,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
     if request.get("routes_only"):
         return _run_routes_only(request, check)
     if request.get("asn") is None or not request.get("neighbors"):
-        raise ValueRefused("bad_setting", "asn and neighbors say who speaks with whom, and one of them is missing")
+        raise ValueRefused("bad_setting", "asn and neighbors belong together, and one of them is missing")
     given = _given(request)
     speaker, routes = parse_speaker(given, parse_grants(request.get("grants"))), parse_routes((), given["routes"])
     rivals = {} if request.get("alongside_frr") else _rivals(speaker.neighbours, speaker.source)
@@ -282,7 +282,7 @@ def _shown(path: str, state: FileState) -> dict[str, t.Any]:
     except (ValueError, KeyError):
         return {"lines": []}
     rows = [
-        f"! {route.network} while port {port} of the node says that it can deliver"
+        f"! {route.network} while port {port} of the node reports that it can deliver"
         for route in desired.routes
         for port in route.health_ports
     ]

@@ -176,7 +176,7 @@ def _place(request: t.Mapping[str, t.Any], segment: Segment, links: t.Sequence[L
             raise ValueRefused("unknown_interface", f"this node has no interface {named}; see layer2_speaker_interface")
     if not found:
         text = (
-            "no interface of this node has {0}, which layer2_speaker_address says of {1}; see layer2_speaker_interface"
+            "no interface of this node has {0}, which layer2_speaker_address has for {1}; see layer2_speaker_interface"
         )
         raise ValueRefused("unknown_interface", text.format(mine, segment.node))
     networks = [parse_network(address.text) for address in found[0].addresses]

@@ -20,7 +20,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler import other_runs, worker
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.capabilities import LoadBalancers
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.metrics import Metrics
-from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.visits import Visits
+from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.node_calls import NodeCalls
 from ansible_collections.multicluster.network.plugins.module_utils._io import http_pages, systemd_notify
 from ansible_collections.multicluster.network.plugins.module_utils._io.structured_log import Log
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
@@ -282,7 +282,7 @@ def test_after_a_play_of_somebody_else_nodes_are_notified_again():
 @contextlib.contextmanager
 def visited(speak, free=lambda cluster: True, *more):
     lines, broken = [], []
-    calls = Visits(speak, free, lambda: broken.append("load_balancers"), Log(lines.append), Metrics(), *more)
+    calls = NodeCalls(speak, free, lambda: broken.append("load_balancers"), Log(lines.append), Metrics(), *more)
     calls.lines, calls.broken = lines, broken
     calls.start()
     try:
@@ -316,7 +316,7 @@ def test_what_changes_during_a_node_call_is_one_further_call():
     assert seen == [{"aws": reported(["a"])}, {"aws": reported(["a", "19"]), "gcp": reported(["b"])}], (
         "the newest orders, once"
     )
-    assert not calls.broken and len([line for line in calls.lines if "event=told" in line]) == 2
+    assert not calls.broken and len([line for line in calls.lines if "event=notified" in line]) == 2
 
 
 def test_orders_that_are_not_all_of_it_are_joined_while_they_wait():

@@ -41,14 +41,14 @@ BOOK = [
         "hosts": "here",
         "gather_facts": False,
         "tasks": [
-            {"name": "Say", "ansible.builtin.debug": {"msg": "told {{ word | default('nothing') }}"}},
+            {"name": "Say", "ansible.builtin.debug": {"msg": "got {{ given | default('nothing') }}"}},
             {
                 "name": "Write",
                 "ansible.builtin.copy": {"dest": "{{ folder }}/found", "content": "{{ found | to_nice_json }}"},
                 "vars": {
                     "found": {
                         "ansible": "{{ ansible_version.full }}",
-                        "word": "{{ word | default('nothing') }}",
+                        "given": "{{ given | default('nothing') }}",
                         "secret": "{{ secret | default('none') }}",
                         "environment": "{{ lookup('ansible.builtin.env', 'MCN_WARM_TEST') }}",
                         "group": "{{ of_group }}",
@@ -174,7 +174,7 @@ def of_place(place):
     ("words", "book"),
     [
         ([], "book.yml"),
-        (["-e", "word=this", "-e", '{"fails": true}'], "book.yml"),
+        (["-e", "given=this", "-e", '{"fails": true}'], "book.yml"),
         (["-e", "@vaulted.yml", "--vault-password-file", "password"], "book.yml"),
         pytest.param(["-e", "@vaulted.yml"], "book.yml", marks=REST),
         pytest.param(["--limit", "nobody"], "book.yml", marks=REST),
@@ -225,7 +225,7 @@ def test_it_ends_and_prints_the_same_as_from_the_shell(place, words, book):
     if words == [] and book == "book.yml":
         assert place.found() == dict(
             place.found(),
-            word="nothing",
+            given="nothing",
             secret="none",
             environment="as set",
             group="something",
@@ -241,9 +241,9 @@ def test_runs_share_nothing_and_what_changed_between_them_is_read(place):
     pid = place.warm.pid
     for value in ("one", "two"):
         (place.folder / "group_vars" / "all.yml").write_text(f"of_group: {value}\n")
-        assert place.run("-e", "word=" + value) == 0
-        assert (place.found()["word"], place.found()["group"]) == (value, value)
-    assert place.run() == 0 and place.found()["word"] == "nothing"
+        assert place.run("-e", "given=" + value) == 0
+        assert (place.found()["given"], place.found()["group"]) == (value, value)
+    assert place.run() == 0 and place.found()["given"] == "nothing"
     assert place.warm.pid == pid and not place.reported
 
 
@@ -288,7 +288,7 @@ def test_one_that_died_is_missed_by_nobody(place, number):
     before = place.warm.pid
     os.kill(before, number)
     until(lambda: processes().get(before, (0, 0, "Z"))[2] == "Z")
-    assert place.run("-e", "word=after") == 0 and place.found()["word"] == "after"
+    assert place.run("-e", "given=after") == 0 and place.found()["given"] == "after"
     assert len(place.reported) == 1 and "gone" in place.reported[0]
     place.ready()
     assert place.warm.pid not in (0, before)
@@ -339,7 +339,7 @@ def test_a_run_that_is_ended_before_its_time(place, how):
     place.stop.clear()
     until(lambda: not of_place(place), "the run and its workers are gone")
     assert results == [124] and place.warm.pid == pid and not place.reported
-    assert place.run("-e", "word=next") == 0 and place.found()["word"] == "next"
+    assert place.run("-e", "given=next") == 0 and place.found()["given"] == "next"
 
 
 OWNER = """
@@ -385,7 +385,7 @@ def test_what_it_cleans_up_at_its_end(place):
     assert len(list((place.folder / "home" / "tmp").iterdir())) == 1
     place.warm.stop()
     assert not list((place.folder / "home" / "tmp").iterdir())
-    assert place.run("-e", "word=late") == 0, "one that comes after it is not refused"
+    assert place.run("-e", "given=late") == 0, "one that comes after it is not refused"
     assert place.warm.pid == 0
 
 
@@ -418,14 +418,14 @@ def test_what_it_has_in_memory_is_never_old(place, change, monkeypatch):
     )
     place.capfd.readouterr()
     starts = place.warm.starts
-    assert place.run("-e", "word=seen") == 0 and place.warm.starts == starts + 1
+    assert place.run("-e", "given=seen") == 0 and place.warm.starts == starts + 1
     assert ("skipping:" in place.capfd.readouterr().out) != ("settings" in change), (
         "the run that found out did not use what was old"
     )
     place.ready()
     assert place.warm.pid != before
     place.capfd.readouterr()
-    assert place.run("-e", "word=again") == 0
+    assert place.run("-e", "given=again") == 0
     assert ("skipping:" in place.capfd.readouterr().out) != ("settings" in change)
 
 
@@ -513,5 +513,5 @@ def test_one_that_never_begins_keeps_no_run_waiting(place, fault, monkeypatch):
     for path in (python, program):
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
     place.make(str(program))
-    assert [place.run("-e", f"word={number}") for number in range(3)] == [0, 0, 0]
-    assert place.found()["word"] == "2" and place.warm.starts == 3 and place.reported
+    assert [place.run("-e", f"given={number}") for number in range(3)] == [0, 0, 0]
+    assert place.found()["given"] == "2" and place.warm.starts == 3 and place.reported

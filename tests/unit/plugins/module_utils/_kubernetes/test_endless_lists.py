@@ -34,7 +34,7 @@ given = json.load(sys.stdin)
 limits = Limits(request_seconds=120, list_seconds=300, objects=10**9)
 if given["unbounded"]:
     limits = limits._replace(answer_bytes=1 << 40, list_bytes=1 << 40, list_memory=1 << 40, run_bytes=None, run_memory=None)
-client, word = Client(parse_access(given["access"]), limits), "complete"
+client, outcome = Client(parse_access(given["access"]), limits), "complete"
 import urllib3  # what is loaded anyway is no part of the answer
 
 def peak():  # of this program alone: getrusage counts what the process was before it became this one
@@ -44,8 +44,8 @@ before = peak()
 try:
     kept = client.list("/api/v1/nodes")
 except errors.ListIncomplete as error:
-    word = error.cause + ": " + str(error)
-print(json.dumps({"word": word, "mib": (peak() - before) / 1024, "pages": client.stats["list"]}))
+    outcome = error.cause + ": " + str(error)
+print(json.dumps({"outcome": outcome, "mib": (peak() - before) / 1024, "pages": client.stats["list"]}))
 """
 
 
@@ -102,7 +102,9 @@ def child(access, unbounded=False):
 def test_pages_without_end_are_given_up_within_a_bound_of_memory(endless, shape):
     access, server = endless(shape, 3 * MIB)
     found = child(dict(access, read_limit_mib=8))
-    assert found["word"].startswith("answer_too_large: ") and "raise read_limit_mib of clusters/gcp" in found["word"]
+    assert (
+        found["outcome"].startswith("answer_too_large: ") and "raise read_limit_mib of clusters/gcp" in found["outcome"]
+    )
     assert found["mib"] < 120, found
     assert len(server.requests) <= 4
 
@@ -111,14 +113,16 @@ def test_the_measure_sees_what_no_bound_would_cost(endless):
     """The same pages, five of them, without the bounds."""
     access, _server = endless(SHAPES[0], 3 * MIB, last=5)
     found = child(access, unbounded=True)
-    assert found["word"] == "complete" and found["mib"] > 200, found
+    assert found["outcome"] == "complete" and found["mib"] > 200, found
 
 
 def test_with_the_default_a_dense_page_is_not_even_decoded(endless):
     access, server = endless(SHAPES[0], 60 * MIB)
     found = child(access)
     assert (
-        found["word"].startswith("answer_too_large: ") and "1024 MiB of memory" in found["word"] and found["mib"] < 400
+        found["outcome"].startswith("answer_too_large: ")
+        and "1024 MiB of memory" in found["outcome"]
+        and found["mib"] < 400
     ), found
     assert len(server.requests) == 1
 

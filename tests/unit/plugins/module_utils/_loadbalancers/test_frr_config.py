@@ -271,7 +271,7 @@ def test_no_value_starts_another_line(config, password, router, prefix):
 
 @pytest.mark.parametrize("config", [frr_config, bird_config])
 @given(st.text("!\"#$%&'()*+,-./0;<=>?@[\\]^_`{|}~ab", min_size=1, max_size=80))
-def test_a_password_stays_a_word(config, password):
+def test_a_password_stays_a_token(config, password):
     try:
         one = speaker(neighbors=[{"address": "10.66.23.1", "asn": 65530, "password": password}])
         text = config.render(one)

@@ -96,7 +96,7 @@ def test_releasing_needs_a_record():
     assert names(service_plan.removal_of(service(), [], recorded)) == []
 
 
-def test_a_service_that_is_gone_has_its_last_word_in_our_record():
+def test_a_service_that_is_gone_has_its_last_state_in_our_record():
     held, gone = [reserved()], service(type="")
     recorded = CONTEXT._replace(recorded=frozenset(["r-web"]), gc_orphans=True)
     for context, steps in (

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Hostile announcements are refused with the right word while everybody else stays in the mesh."""
+"""Hostile announcements are refused with the right reason while everybody else stays in the mesh."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_network_ids_come_back(namespace: str, name: str, ident: str, uid: str) 
 
 
 @given(st.one_of(st.text(max_size=400), st.none(), st.integers(), st.lists(st.text(max_size=3), max_size=3)))
-def test_whatever_is_given_parses_or_is_refused_by_word(text: object) -> None:
+def test_whatever_is_given_parses_or_is_refused_by_reason(text: object) -> None:
     try:
         found = links.parse_interface_id(text)
     except ValueRefused as error:

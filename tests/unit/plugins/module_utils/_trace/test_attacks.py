@@ -338,6 +338,6 @@ def test_what_the_source_was_notified_of_is_shown_where_nothing_explains_it() ->
         (found,) = report.build(plan, results, {})["findings"]
         assert (
             found["cause"] == "not_explained"
-            and ("told" in found["message"]) == shown
+            and ("the source received" in found["message"]) == shown
             and "\x1b" not in found["message"]
         )

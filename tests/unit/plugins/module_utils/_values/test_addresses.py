@@ -111,8 +111,8 @@ NO_TEXTS: list[t.Any] = [None, 7, True, 1.5, [], {}, b"10.0.0.1"]
 @pytest.mark.parametrize("text", BAD_ADDRESSES + NO_TEXTS)
 def test_bad_addresses(text: t.Any) -> None:
     with pytest.raises(ValueRefused) as caught:
-        parse_address(text, "some_word")
-    assert caught.value.reason == "some_word"
+        parse_address(text, "some_reason")
+    assert caught.value.reason == "some_reason"
 
 
 @pytest.mark.parametrize("text", BAD_NETWORKS + NO_TEXTS)
@@ -240,11 +240,11 @@ def test_the_short_way_for_networks_gives_what_the_long_way_gives(text):
 )
 def test_a_span_of_a_text_is_that_of_its_network(text):
     try:
-        network = parse_network(text, "a_word")
+        network = parse_network(text, "a_reason")
     except ValueRefused as error:
         with pytest.raises(ValueRefused) as again:
-            network_span(text, "a_word")
-        assert (again.value.reason, str(again.value)) == ("a_word", str(error))
+            network_span(text, "a_reason")
+        assert (again.value.reason, str(again.value)) == ("a_reason", str(error))
         return
     assert network_span(text) == (network.version, int(network[0]), int(network[-1]))
 
@@ -266,11 +266,11 @@ _GROUPS = st.lists(
 )
 def test_the_number_of_an_address_is_that_of_the_address(text):
     try:
-        address = parse_address(text, "a_word")
+        address = parse_address(text, "a_reason")
     except ValueRefused as error:
         with pytest.raises(ValueRefused) as again:
-            address_number(text, "a_word")
-        assert (again.value.reason, str(again.value)) == ("a_word", str(error))
+            address_number(text, "a_reason")
+        assert (again.value.reason, str(again.value)) == ("a_reason", str(error))
         return
     assert address_number(text) == (address.version, int(address))
 

@@ -42,7 +42,7 @@ class PlaySpeaker:
     ) -> None:
         self._seconds, self._stop, self._metrics = seconds, stop, metrics
         self._playbooks = WarmPlaybooks(
-            command, _QUICK, lambda message: log.once("speakers", "starts Ansible for each visit", message=message)
+            command, _QUICK, lambda message: log.once("speakers", "starts Ansible for each node call", message=message)
         )
 
     def __call__(self, orders: Orders) -> bool:
@@ -70,7 +70,7 @@ class PlaySpeaker:
         self._playbooks.stop()
 
 
-class Visits:
+class NodeCalls:
     """``ask`` may be called from any thread. ``free(cluster)``: whether its nodes may be notified now; what waits for that is sent in its newest form.
     ``broken()`` is called when not every node could be notified. ``name`` and ``done``: in the log and the metrics, and how it ended there.
     ``join``: of the orders of a cluster that wait, and later ones, where these are not all of it."""
@@ -83,7 +83,7 @@ class Visits:
         log: Log,
         metrics: Metrics,
         name: str = "speakers",
-        done: tuple[str, str] = ("told", "not told"),
+        done: tuple[str, str] = ("notified", "not notified"),
         join: t.Callable[[Data, Data], Data] = lambda before, after: after,
     ) -> None:
         self._speak, self._free, self._broken, self._log, self._metrics = speak, free, broken, log, metrics
@@ -135,9 +135,9 @@ class Visits:
                     self._changed.wait(_PAUSE)
                     continue
                 due = {name: self._waiting.pop(name) for name in ready}
-            self._visit(due)
+            self._call_nodes(due)
 
-    def _visit(self, due: t.Mapping[str, tuple[Data, float]]) -> None:
+    def _call_nodes(self, due: t.Mapping[str, tuple[Data, float]]) -> None:
         begun = time.monotonic()
         try:
             well = self._speak({name: order for name, (order, unused) in due.items()})
