@@ -23,7 +23,7 @@ REASONS = [
 
 
 def wrong(inventory, command, *kubeconfigs):
-    """What is missing, each with the variable that says where it should be."""
+    """What is missing, each with the variable of its place."""
     found = []
     for name, reason in REASONS:
         try:

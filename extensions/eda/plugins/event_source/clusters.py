@@ -22,7 +22,7 @@ name: clusters
 short_description: News of the clusters of a fabric
 description:
   - Lists, then watches objects in every cluster. Heartbeats, status that no plan reads, Leases, and what this collection wrote are no
-    news. After an outage, or when an API server forgot its history, everything is listed again and only real differences are told.
+    news. After an outage, or when an API server forgot its history, everything is listed again and only real differences are reported.
   - Changes are collected and merged over clusters and kinds. One event asks for one playbook and has names, never objects. While a run
     that holds the lock of the collection's playbooks is at work on this machine, nothing more is asked for.
 options:
@@ -36,14 +36,14 @@ options:
       - What is followed, each with C(resource), V(nodes), V(services), V(endpointslices), V(serviceexports), V(clustermeshes), V(blockaffinities),
         V(ipamblocks), V(ciliumnodes) or V(pods), and a
         C(selector) of labels.
-      - C(playbooks) are the runs that a change asks for, as C(run) of the event. Without it in any row, an event tells of one kind
+      - C(playbooks) are the runs that a change asks for, as C(run) of the event. Without it in any row, an event is about one kind
         in one cluster.
       - A row with a C(capability) is followed where O(capabilities) has it.
       - The default is what the mesh, mirrored Services and policies depend on.
     type: list
     elements: dict
   capabilities:
-    description: Capabilities of the fabric whose rows are followed alongside those that name none.
+    description: Capabilities of the fabric with rows that are followed in addition to those that name none.
     type: list
     elements: str
     default: []
@@ -64,7 +64,7 @@ options:
     type: float
     default: 30
   started:
-    description: Whether the first event says that the source began, for what changed while it did not run.
+    description: Whether the first event reports that the source began, for what changed while it did not run.
     type: bool
     default: true
 """
@@ -158,7 +158,7 @@ async def main(queue: t.Any, args: dict[str, t.Any]) -> None:
     pending = runs.Runs(rows, kinds, float(args.get("settle", 30)))
 
     def due(seconds: float) -> list[dict[str, t.Any]]:
-        """Events that may be told now; waits for news at most so long."""
+        """Events that may be reported now; waits for news at most so long."""
         events = news.next(seconds)
         if not merged:
             return events
