@@ -38,8 +38,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._values.refus
 
 Data = dict[str, t.Any]
 PLAN, NEWS = "__multicluster_workflow_plan", "__multicluster_workflow_news"
-#: Of the statistics of a run only these are handed on.
-HANDED = re.compile(r"multicluster_workflow\Z|__multicluster_workflow_[a-z0-9_]+\Z")
+#: Of the statistics of a run only these are passed on.
+JOB_OUTPUT = re.compile(r"multicluster_workflow\Z|__multicluster_workflow_[a-z0-9_]+\Z")
 #: So many lines of a job that failed are shown; all of it is in its folder of artifacts.
 SHOWN = 25
 
@@ -48,7 +48,7 @@ class Job(t.NamedTuple):
     """How a job ended: whether well, what it hands on, and what it printed."""
 
     good: bool
-    handed: Data
+    job_output: Data
     text: str
 
 
@@ -63,7 +63,7 @@ class Workflow:
             arguments.workflow or f"{getpass.getuser()}@{socket.gethostname()} {time.strftime('%Y-%m-%d %H:%M:%S')}"
         )
         self.ident = re.sub(r"[^A-Za-z0-9.-]+", "-", self.name)
-        self.handed: Data = {"multicluster_workflow": self.name}
+        self.job_output: Data = {"multicluster_workflow": self.name}
         self.began = time.monotonic()
         self.running: list[subprocess.Popen[bytes]] = []
         shutil.copytree(
@@ -78,7 +78,7 @@ class Workflow:
         # Ansible runs in the folder "project". Alongside what the user has there already.
         given = copy / "env" / "cmdline"
         given.write_text(
-            f"{given.read_text('utf-8').strip() if given.exists() else ''} -e @../handed.json".strip(), "utf-8"
+            f"{given.read_text('utf-8').strip() if given.exists() else ''} -e @../job_output.json".strip(), "utf-8"
         )
 
     def say(self, text: str) -> None:
@@ -119,7 +119,7 @@ class Workflow:
             # Where a machine is not reached, the two programs on this side only tell that the pipe broke.
             said = _said(far) or _said(errors)
         good = codes == [0, 0, 0] and _text(kept / "status") == "successful" and _text(kept / "rc") == "0"
-        job = Job(good, _handed(kept / "job_events"), (_text(kept / "stdout") + "\n" + said).strip())
+        job = Job(good, _read_job_output(kept / "job_events"), (_text(kept / "stdout") + "\n" + said).strip())
         self.say(f"{label} on {host}: {'ok' if good else 'FAILED'} in {time.monotonic() - begun:.1f} s")
         if not good:
             print("\n".join(job.text.splitlines()[-SHOWN:]), flush=True)
@@ -135,7 +135,7 @@ class Workflow:
         """A job that is not sliced: on the first execution node."""
         self._extra_variables()
         job = self.job(stage, label, self.hosts[0])
-        self.handed.update(job.handed)
+        self.job_output.update(job.job_output)
         return job
 
     def sliced(self, label: str) -> bool:
@@ -150,7 +150,7 @@ class Workflow:
                 running[pool.submit(self.job, "converge", f"{label}-{number}", host, f"@../slice-{number}")] = number
             for future in concurrent.futures.as_completed(running):
                 job = future.result()
-                self.handed.update(job.handed)
+                self.job_output.update(job.job_output)
                 good = good and job.good
         return good
 
@@ -160,7 +160,7 @@ class Workflow:
             self.say(f"{len(self._nodes())} nodes in {self.slices} slices")
             self.sliced("converge")
             self.once("publish", "publish")
-            if self.handed.get(NEWS) == []:
+            if self.job_output.get(NEWS) == []:
                 self.say("no cluster has news")
             else:
                 self.sliced("news")
@@ -171,14 +171,14 @@ class Workflow:
         return self.once("end", "end").good
 
     def _extra_variables(self) -> None:
-        (self.copy / "handed.json").write_text(json.dumps(self.handed), "utf-8")
+        (self.copy / "job_output.json").write_text(json.dumps(self.job_output), "utf-8")
 
     def _nodes(self) -> list[str]:
         """Hosts of the plan by name, those that --limit leaves."""
         try:
-            names = sorted(packed.unpack(str(self.handed[PLAN]))["nodes"])
+            names = sorted(packed.unpack(str(self.job_output[PLAN]))["nodes"])
         except (ValueRefused, KeyError, TypeError) as error:
-            raise SystemExit(f"the plan that was handed on cannot be read: {error}") from None
+            raise SystemExit(f"the plan of the job output cannot be read: {error}") from None
         patterns = [name for name in self.limit.split(",") if name]
         return [
             name for name in names if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
@@ -197,7 +197,7 @@ def _said(file: t.IO[bytes]) -> str:
     return file.read().decode("utf-8", "replace").strip()
 
 
-def _handed(events: pathlib.Path) -> Data:
+def _read_job_output(events: pathlib.Path) -> Data:
     """The statistics of a run, out of its last event."""
     found: Data = {}
     for file in events.glob("*.json"):
@@ -207,7 +207,7 @@ def _handed(events: pathlib.Path) -> Data:
             continue
         if isinstance(event, dict) and event.get("event") == "playbook_on_stats":
             found.update((event.get("event_data") or {}).get("artifact_data") or {})
-    return {name: value for name, value in found.items() if HANDED.match(name)}
+    return {name: value for name, value in found.items() if JOB_OUTPUT.match(name)}
 
 
 def _arguments(words: t.Sequence[str]) -> argparse.Namespace:
@@ -224,7 +224,7 @@ def _arguments(words: t.Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--limit",
         default="",
-        help="names of nodes with commas between, * stands for anything: the others are not converged",
+        help="names of nodes with commas between, * matches anything: the others are not converged",
     )
     parser.add_argument(
         "--workflow",

@@ -97,7 +97,7 @@ def run_outcome(
         if not _by_node(row, nodes)
     ]
     refused = refused_lines(of_plans, by_host, clusters)
-    fixed = ["mended in this run: " + line for line in earlier if line not in refused]
+    fixed = ["fixed in this run: " + line for line in earlier if line not in refused]
     asked = [str(name) for name in asked]
     nodes_outside: list[str] = []
     left_out: dict[str, t.Collection[str]] = {}

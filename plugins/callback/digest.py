@@ -326,7 +326,7 @@ class CallbackModule(CallbackBase):
         for diff in found:
             text = digest_diff.uncoloured(self._get_diff(diff)) if diff else ""
             if text.strip():
-                who = task.get_name() if getattr(task, "run_once", False) else host  # one host speaks for all of them
+                who = task.get_name() if getattr(task, "run_once", False) else host  # one host represents all of them
                 sides = (diff.get("before"), diff.get("after")) if isinstance(diff, dict) else ()
                 for line in self._room().take(who, digest_diff.short_diff(text, self._display.verbosity > 0, *sides)):
                     self._say(line, _DIFF_COLORS.get(line.strip()[:1]))

@@ -53,7 +53,7 @@ RETURN = r"""
 _value:
   description:
     - C(name) as the question is rewritten, empty when it is not. C(answer) as the client sees the name in the answer.
-    - C(shown) is the given name as a client sees it where it stands in an answer, such as the target of a CNAME or SRV record.
+    - C(shown) is the given name as a client sees it where it is in an answer, such as the target of a CNAME or SRV record.
     - C(rcode) is C(SERVFAIL) where the rewritten name would have a label of more than 63 characters.
   type: dict
   sample:

@@ -170,7 +170,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return super().verify_file(path) and path.endswith(_SUFFIXES)
 
     def parse(self, inventory: t.Any, loader: t.Any, path: str, cache: bool = True) -> None:
-        """Add hosts and groups. Raises AnsibleParserError, which names the variable to mend."""
+        """Add hosts and groups. Raises AnsibleParserError, which names the variable to fix."""
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
         self.load_cache_plugin()

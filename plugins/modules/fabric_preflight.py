@@ -216,7 +216,7 @@ def main() -> None:
     result = fabric_preflight.run(module.params)
     if module.params["fail_on_errors"] and not result["ok"]:
         shown = ["{where}: {message} [{reason}]".format(**row) for row in result["findings"] if row["level"] == "error"]
-        module.fail_json(msg="{0} things stand in the way:\n{1}".format(result["errors"], "\n".join(shown)), **result)
+        module.fail_json(msg="{0} obstacles:\n{1}".format(result["errors"], "\n".join(shown)), **result)
     exit_with(module, result)
 
 

@@ -81,7 +81,7 @@ verdict:
   returned: success
   sample: does not arrive
 findings:
-  description: One for each flow that does not arrive, with its C(cause), C(where), C(message), C(mend), C(command) and C(confidence).
+  description: One for each flow that does not arrive, with its C(cause), C(where), C(message), C(fix), C(command) and C(confidence).
   type: list
   elements: dict
   returned: success
@@ -91,7 +91,7 @@ findings:
       flow: "0"
       direction: forward
       message: "aws-node-1: no route for 10.4.0.7; a route to it by wireguard.gcp is missing"
-      mend: run the mesh again on aws-node-1; its routes follow pod_cidrs of the other cluster
+      fix: run the mesh again on aws-node-1; its routes follow pod_cidrs of the other cluster
       command: ip route get 10.4.0.7 from 10.2.0.10 iif veth1
       confidence: proven
 hops:

@@ -464,7 +464,7 @@ def test_a_wrong_setting_of_one_cluster_leaves_the_others_their_addresses(server
         "typo": {"load_balancer": "metalb:///x"},
         "file": {"config_file": "/nowhere/cloud-sa.json"},
         "nobody": {},
-        "told": {"wrong": "load_balancers_settings of told: mend this"},
+        "noted": {"wrong": "load_balancers_settings of noted: fix this"},
     }
     request["settings"] += [
         dict({"cluster": name, "load_balancer": "empty://"}, **given) for name, given in wrong.items()
@@ -479,12 +479,12 @@ def test_a_wrong_setting_of_one_cluster_leaves_the_others_their_addresses(server
         "typo": "bad_choice",
         "file": "config_parse",
         "nobody": "unknown_cluster",
-        "told": "bad_setting",
+        "noted": "bad_setting",
     }
     assert (
         "198.51.100.4" in rows["one"][1]
         and "load_balancers_settings of typo" in rows["typo"][1]
-        and "mend this" in rows["told"][1]
+        and "fix this" in rows["noted"][1]
     )
 
 

@@ -80,7 +80,7 @@ def test_what_site_refuses_and_what_ends_it_is_in_preflight(pair, quiet):
     assert code == 2 and words == {reason for dummy, dummy_too, reason in found} & words, (sorted(found), shown[-4000:])
     whole = {"mirror_namespace_missing", "not_found", "kind_not_served"}  # a capability can do nothing in a cluster
     assert {reason for level, dummy, reason in found if level == "error"} == whole
-    assert "nothing stands in the way" not in shown and shown.count("there is no Corefile") == 1, shown[-4000:]
+    assert "no obstacle was found" not in shown and shown.count("there is no Corefile") == 1, shown[-4000:]
     code, shown = play(quiet, "site")
     said = set(REASON.findall(shown))
     assert code == 2 and words <= said, (words - said, shown[-6000:])

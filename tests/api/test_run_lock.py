@@ -221,7 +221,7 @@ def test_a_run_that_is_killed_while_it_takes_its_lock_leaves_none(runs, scope):
     runs.wait_held("last")
     kept = [json.loads(path.read_text()) for path in pathlib.Path(local_lock.folder()).glob("*.lock")]
     mine = [record for record in kept if record.get("pid") == last.pid]
-    assert len(mine) == 1 and processes.lives(mine[0]["keeper"], mine[0]["keeper_born"])
+    assert len(mine) == 1 and processes.lives(mine[0]["watchdog"], mine[0]["watchdog_born"])
     assert not [record for record in kept if record.get("pid") == 1]
     runs.enough("last")
     assert last.wait(120) == 0, runs.log("last")

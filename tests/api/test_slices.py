@@ -28,7 +28,7 @@ NODE = """#!{python} -I
 import json, pathlib, re, sys
 sent = sys.stdin.read()
 here = pathlib.Path(sys.argv[0])
-with open(here.with_suffix(".visits"), "a") as log:
+with open(here.with_suffix(".calls"), "a") as log:
     log.write("x")
 print(json.dumps(json.loads(here.with_suffix(".json").read_text())))
 """
@@ -105,8 +105,8 @@ class Fabric:
 
     def node_calls(self):
         """Hosts that were visited since the last question."""
-        found = sorted(path.stem for path in self.folder.glob("*.visits"))
-        for path in self.folder.glob("*.visits"):
+        found = sorted(path.stem for path in self.folder.glob("*.calls"))
+        for path in self.folder.glob("*.calls"):
             path.unlink()
         return found
 
@@ -146,7 +146,7 @@ class Fabric:
         folder.mkdir()
         (folder / "hosts.json").write_text(json.dumps(tree))
         (folder / "vars.json").write_text(
-            json.dumps(dict(variables, multicluster_lock="fabric", multicluster_workflow_file=str(folder / "handed")))
+            json.dumps(dict(variables, multicluster_lock="fabric", multicluster_workflow_file=str(folder / "output")))
         )
         environment = dict(
             os.environ,
@@ -170,7 +170,7 @@ class Fabric:
         code = process.wait(300)
         shown = (self.folder / name / "log").read_text()
         assert (code == 0) == good, shown
-        output = self.folder / name / "handed"
+        output = self.folder / name / "output"
         return json.loads(output.read_text()) if output.exists() else {}
 
     def job(self, book, name, variables, good=True):

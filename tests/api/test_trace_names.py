@@ -125,7 +125,7 @@ def test_a_server_that_has_not_loaded_the_corefile_is_reported(nodes, server_of_
     assert [(row["cause"], row["where"]) for row in built["findings"]] == [("dns_differs", "gcp-host")] and built[
         "verdict"
     ] == "does not arrive"
-    assert names_of(built) == [("dns_differs", "differs")] and "coredns_rewrite" in built["findings"][0]["mend"]
+    assert names_of(built) == [("dns_differs", "differs")] and "coredns_rewrite" in built["findings"][0]["fix"]
 
 
 def test_an_unresponsive_server_and_one_that_fails_are_reported(nodes, server_of_names):

@@ -76,6 +76,6 @@ def test_a_peer_that_lacks_something_is_named_and_its_fix_works(fabric, question
         dummy, document = trace(fabric, **question)
         found = document["findings"][0]
         assert (found["cause"], found["where"]) == (cause, "us-2"), reported(document)
-        assert "clustermesh" in found["mend"]
+        assert "clustermesh" in found["fix"]
     # the other end keeps the session that this one has lost, until WireGuard gives it up
     assert_arrives(fabric, within=90.0, **question)

@@ -56,7 +56,7 @@ def locks():
     """Files of locks that are held now, by any run of this user."""
     folder = pathlib.Path(local_lock.folder())
     found = [run_lock.read_record(str(folder), path.name) for path in folder.glob("*.lock")] if folder.exists() else []
-    return [record for record in found if processes.lives(record.get("keeper"), record.get("keeper_born"))]
+    return [record for record in found if processes.lives(record.get("watchdog"), record.get("watchdog_born"))]
 
 
 def while_locking(process, generator):

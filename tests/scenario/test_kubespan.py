@@ -115,7 +115,7 @@ def test_what_another_cluster_takes_of_a_nodes_identity_costs_that_node_nothing(
         # all of them: the hosts' own report puts the false node right, and the run reports it
         run = play(fabric, "site").ok()
         said = run.out[run.out.rindex("table of clusters and capabilities") :]
-        assert f"mended in this run: refused: gcp/{thief}: key" in said and "all green" in run.out
+        assert f"fixed in this run: refused: gcp/{thief}: key" in said and "all green" in run.out
     assert answers.sent > 20 and answers.lost == 0, answers
     for node in (robbed, other):
         assert {key: peer["allowed_ips"] for key, peer in fabric.wireguard(node)["kubespan"]["peers"].items()} == {

@@ -324,7 +324,7 @@ def test_a_node_that_is_excluded_holds_nothing(fabric):
 
 def test_an_address_of_no_network_is_refused_by_name(fabric):
     run = play(fabric, layer2_speaker_interface="lo")
-    assert "lies in no network of lo" in run.out and "layer2_speaker_networks" in run.out
+    assert "is in no network of lo" in run.out and "layer2_speaker_networks" in run.out
     play(fabric).ok()
     until(lambda: STATE["client"].last() != "")
 

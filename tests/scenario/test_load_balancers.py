@@ -236,7 +236,7 @@ def test_the_route_of_a_dead_node_goes_and_comes_back(fabric):
         assert time.monotonic() < end
         time.sleep(0.5)
     time.sleep(3)
-    assert router.via(WEB) == {"aws-node-1"}  # the node speaks, and could not deliver
+    assert router.via(WEB) == {"aws-node-1"}  # the node has a session, and could not deliver
     fabric.lab("kube-proxy-start", "aws-node-2")
     router.wait(WEB, NODES)  # the units are enabled; nobody ran a playbook
 

@@ -198,7 +198,7 @@ def test_the_bundle_and_the_page_give_no_secret_away(fabric):
             if key != "(none)"
         }
     assert len(secrets) >= 6
-    # where a secret may come to stand without anybody's intent
+    # where a secret may end up without anybody's intent
     note = f"Bearer {TOKEN} and {base64.b64encode(BGP_PASSWORD.encode()).decode()}"
     fabric.annotate("aws", "aws-node-1", **{"example.org__note": note, "networking.talos.dev__self-ips": TOKEN})
     fabric.sh(

@@ -154,7 +154,8 @@ def test_a_service_is_in_the_router_within_the_bound(fabric):
         starts.append(bare_start())
     fabric.ran("from a Service to both nodes' routes in the router: " + shown(took))
     fabric.ran(
-        "visits: " + ", ".join(re.findall(r"seconds=([0-9.]+)", " ".join(said("part=speakers event=notified")[calls:])))
+        "node calls: "
+        + ", ".join(re.findall(r"seconds=([0-9.]+)", " ".join(said("part=speakers event=notified")[calls:])))
     )
     assert len(said("part=playbooks")) == plays, "no play of its own for any of them"
     machine = f"a bare start of Ansible takes {statistics.median(starts):.1f} s now; load {os.getloadavg()[0]:.1f}"
@@ -173,7 +174,7 @@ def test_many_at_once_are_one_node_call_or_two(fabric):
     took = time.monotonic() - begun
     until(lambda: said("part=speakers event=notified")[calls:])
     number = len(said("part=speakers event=notified")) - calls
-    fabric.ran(f"{BURST} Services at once: {took:.1f} s until the router has all, {number} visits")
+    fabric.ran(f"{BURST} Services at once: {took:.1f} s until the router has all, {number} node calls")
     assert number <= 1 + BURST / 2
 
 

@@ -60,7 +60,7 @@ def test_a_node_without_host_is_named(fabric):
     renamed = fabric.inventory.parent.parent / "renamed.yml"
     renamed.write_text(yaml.safe_dump(inventory))
     run = fabric.play("mesh", "--check", inventory=renamed)
-    assert "cluster gcp: no host of the inventory stands for gcp-node-1" in " ".join(run.out.split())
+    assert "cluster gcp: no host of the inventory represents gcp-node-1" in " ".join(run.out.split())
 
 
 def test_site_stops_at_a_name_that_nothing_knows(fabric):

@@ -89,12 +89,12 @@ def test_a_cause_has_its_name_and_its_fix(fabric, case):
             assert nodes_now(fabric) == broken, "the trace left something"
             assert document["verdict"] != "arrives", reported(document)
             assert document["findings"][0]["cause"] == case.cause, reported(document)
-            assert document["findings"][0]["mend"]
+            assert document["findings"][0]["fix"]
             if case.name in EXAMPLES:
                 line = next(line for line in document["table"] if line.startswith(case.cause + " on "))
                 assert plain(line) in plain(GUIDE.read_text("utf-8")), line
             if case.fix:
-                assert case.fix.replace("_", " ") in document["findings"][0]["mend"].replace("_", " ")
+                assert case.fix.replace("_", " ") in document["findings"][0]["fix"].replace("_", " ")
                 fabric.play(case.fix, variables=ON).ok()
         assert_arrives(fabric, **(lab.HEALS[0] if lab.HEALS else case.asks))
         if not case.fix:

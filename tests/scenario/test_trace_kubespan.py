@@ -202,9 +202,9 @@ def test_a_cause_has_its_name_and_its_fix(fabric, case):
             dummy, document = trace(fabric, **case.asks, **MESH)
             assert document["verdict"] != "arrives", reported(document)
             assert document["findings"][0]["cause"] == case.cause, reported(document)
-            assert document["findings"][0]["mend"]
+            assert document["findings"][0]["fix"]
             if case.fix:
-                assert case.fix in document["findings"][0]["mend"]
+                assert case.fix in document["findings"][0]["fix"]
                 fabric.play(case.fix, variables=MESH).ok()
         assert_arrives(fabric, **(lab.HEALS[0] if lab.HEALS else case.asks), **MESH)
     except BaseException:

@@ -227,7 +227,7 @@ def test_what_a_change_would_cut_off_is_said_before_and_true_after(fabric):
             for near in ("aws-node-1", "aws-node-2")
             for one, two in ((near, "gcp-node-2"), ("gcp-node-2", near))
         }, reported(document)
-        assert len(document["trace"]["reach"]["cut"]) <= 2 and all(row["mend"] for row in document["findings"])
+        assert len(document["trace"]["reach"]["cut"]) <= 2 and all(row["fix"] for row in document["findings"])
         # nothing has happened yet
         every_arrives(fabric, trace_family="4")
         fabric.play("mesh", inventory=inventory, variables={"mesh_max_lost_pairs": -1})

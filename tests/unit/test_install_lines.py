@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The install line of the README and of the guide, run as it stands: after a pull it installs the new files, of the same version too."""
+"""The install line of the README and of the guide, run as it is: after a pull it installs the new files, of the same version too."""
 
 from __future__ import annotations
 

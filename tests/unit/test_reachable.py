@@ -140,7 +140,7 @@ def test_getattr_that_nobody_can_follow_is_refused(tmp_path: pathlib.Path) -> No
 
 
 def test_the_boot_program_and_the_watcher_are_reached_through_their_units(tree: Tree) -> None:
-    """Were they not, everything that only nodes run would stand in the list above, or the walk would be blind to it."""
+    """Were they not, everything that only nodes run would be in the list above, or the walk would be blind to it."""
     reached = tree.reached()
     assert Name(UTILS + "_flows/node/node_agent.py", "main") in reached
     assert Name(UTILS + "_flows/reconciler/program.py", "main") in reached

@@ -11,7 +11,7 @@ import pathlib
 import re
 
 from ansible_collections.multicluster.network.plugins.module_utils._trace import causes
-from ansible_collections.multicluster.network.plugins.module_utils._trace.causes import MENDS
+from ansible_collections.multicluster.network.plugins.module_utils._trace.causes import FIXES
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "docsite" / "rst" / "guide_trace.rst").read_text("utf-8")
@@ -45,11 +45,11 @@ def broken():
 
 
 def test_each_cause_has_one_row_in_the_guide():
-    assert sorted(rows()) == sorted(MENDS)
+    assert sorted(rows()) == sorted(FIXES)
 
 
 def test_each_cause_is_broken_in_the_lab():
-    assert broken() | set(ALONE) == set(MENDS)
+    assert broken() | set(ALONE) == set(FIXES)
     for cause, name in ALONE.items():
         assert f'"{cause}"' in (ROOT / "tests" / "scenario" / name).read_text("utf-8"), cause
 
@@ -58,11 +58,11 @@ def test_the_examples_of_the_guide_are_of_five_words():
     shown = re.findall(
         r"(?m)^    ([a-z_]+) on [a-z0-9-]+ \((?:proven|likely)\): ", GUIDE[GUIDE.index("\nFive of them") :]
     )
-    assert len(set(shown)) == 5 and set(shown) <= set(MENDS)
+    assert len(set(shown)) == 5 and set(shown) <= set(FIXES)
 
 
 def test_a_fix_names_the_device():
     """People copy it: a placeholder is no command."""
     for cause in (causes.DEVICE_DOWN, causes.REVERSE_PATH_FILTER):
         fault = causes.Fault(cause, "aws-node-1", 0, "text", "aws-node-1", device="wireguard.gcp")
-        assert "wireguard.gcp" in fault.mend and "DEVICE" not in fault.mend
+        assert "wireguard.gcp" in fault.fix and "DEVICE" not in fault.fix

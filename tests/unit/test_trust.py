@@ -615,4 +615,4 @@ def test_the_run_says_at_its_end_who_was_refused() -> None:
         **{host: {"multicluster_cluster": "aws", "run.node_dataplane": {"refused": refused}} for host in by_host},
     }
     shown = run_outcome(hostvars, {"clusters": ["aws", "gcp", "merit"]}, ["mesh"], list(hostvars), list(hostvars))
-    assert shown["ok"] and shown["text"][-2:] == [line, "mended in this run: refused: gcp/x: y [z]"]
+    assert shown["ok"] and shown["text"][-2:] == [line, "fixed in this run: refused: gcp/x: y [z]"]

@@ -100,7 +100,7 @@ def check_rule(text: object, where: str = "rule") -> str:
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_RULE:
         raise ValueRefused("bad_rule", f"{where}: {quoted(text)} is no rule")
     if any(ord(character) < 32 or ord(character) == 127 for character in text):
-        raise ValueRefused("bad_rule", f"{where}: a rule stands on one line")
+        raise ValueRefused("bad_rule", f"{where}: a rule has one line")
     plain = _QUOTED.sub("", text)
     found = [character for character in ';#\\"' if character in plain]
     if found:

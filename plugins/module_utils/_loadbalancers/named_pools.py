@@ -240,7 +240,7 @@ def _parse(row: Given) -> NamedPool:
                 span.version == hole.version and span.first <= hole.last and hole.first <= span.last
                 for span in whole.spans
             ):
-                raise ValueRefused("bad_setting", f"reserved has {hole}, and none of its addresses lies there")
+                raise ValueRefused("bad_setting", f"reserved has {hole}, and none of its addresses is there")
         return NamedPool(
             name,
             whole,

@@ -225,7 +225,7 @@ def sweep(reservations: t.Iterable[Reservation], owner: Owner, force: bool = Fal
     return found
 
 
-_MEND = "write cluster_uid into load_balancers_settings of the one whose it is (kubectl get namespace kube-system -o jsonpath={.metadata.uid})"
+_FIX = "write cluster_uid into load_balancers_settings of its owner (kubectl get namespace kube-system -o jsonpath={.metadata.uid})"
 
 
 def check_uids(answers: t.Mapping[str, str], pinned: t.Mapping[str, str]) -> dict[str, ValueRefused]:
@@ -252,7 +252,7 @@ def check_uids(answers: t.Mapping[str, str], pinned: t.Mapping[str, str]) -> dic
             )
         elif len(claimants) > 1:
             text = "the clusters {0} say that they have one UID of the namespace kube-system, {1}; none of their addresses is touched: {2}"
-            error = ValueRefused("claimed_twice", text.format(" and ".join(claimants[:5]), quoted(uid), _MEND))
+            error = ValueRefused("claimed_twice", text.format(" and ".join(claimants[:5]), quoted(uid), _FIX))
             refused.update((name, error) for name in claimants)
     return refused
 
@@ -263,4 +263,4 @@ def unproven(name: str, unreachable: t.Collection[str], pinned: t.Mapping[str, s
     if pinned.get(name) or not others:
         return None
     text = "nothing is given back while {0} cannot be asked, whose reservations could be the ones that carry the UID of {1}; {2}"
-    return ValueRefused("source_incomplete", text.format(", ".join(others[:5]), name, _MEND))
+    return ValueRefused("source_incomplete", text.format(", ".join(others[:5]), name, _FIX))

@@ -226,7 +226,7 @@ def _with_address(service: Service, has: str, mine: Reservation | None, context:
 
 def _served_by_another(service: Service, mine: Reservation | None, context: Context) -> ValueRefused:
     has = ", ".join((service.ingress + service.hosts)[:5])
-    kept = f"{service.giver or 'another controller'} gave it {has}, which stands in its status and stays; "
+    kept = f"{service.giver or 'another controller'} gave it {has}, which is in its status and stays; "
     if len(service.ingress) == 1 and not service.hosts and service.ingress[0] in context.pool:
         return ValueRefused("adoptable", kept + "load_balancers_adopt: true takes that over")
     reserved = f"{mine.address} is reserved for it; " if mine is not None and mine.address else ""

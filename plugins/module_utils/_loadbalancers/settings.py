@@ -295,7 +295,7 @@ def _metallb(text: str, authority: str, path: str, custom: bool) -> LoadBalancer
         namespace, _colon, name = authority.partition(":")
     else:
         if authority:
-            warnings.append("{0} stands where a host would; write metallb:///{0}".format(quoted(authority)))
+            warnings.append("{0} is in the place of a host; write metallb:///{0}".format(quoted(authority)))
         # one slash at each end is decoration, a further one an empty namespace or name
         path = path[1:] if path.startswith("/") else path
         path = path[:-1] if path.endswith("/") else path

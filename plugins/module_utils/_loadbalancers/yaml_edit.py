@@ -118,7 +118,7 @@ def _size(node: t.Any, known: dict[int, int], above: tuple[int, ...]) -> int:
             keys = [key.value for key, _value in node.value if isinstance(key, yaml.ScalarNode)]
             if len(set(keys)) < len(node.value):
                 twice = next((key for key in keys if keys.count(key) > 1), "a key that is no text")
-                raise ValueRefused("config_parse", f"{quoted(twice)} stands twice, or is no key")
+                raise ValueRefused("config_parse", f"{quoted(twice)} occurs twice, or is no key")
             count += sum(_size(part, known, inner) for pair in node.value for part in pair)
         elif isinstance(node, yaml.SequenceNode):
             count += sum(_size(part, known, inner) for part in node.value)

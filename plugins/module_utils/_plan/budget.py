@@ -11,10 +11,10 @@ from .plan import Refusal
 #: Deletions that are never suspicious, and the share of what we own that is not either.
 FREE_DELETES, FREE_SHARE = 5, 0.20
 #: How the advice begins where most of what is missing is refused by a range of the inventory.
-_MEND_GRANT = "Mend the grant of cluster "
+_FIX_GRANT = "Mend the grant of cluster "
 #: A wrong range in the inventory refuses any part of a source, and then there is nothing to be deleted.
 _GRANT_FIRST = (
-    "Where this run refuses some of {0} as outside_grant, mend pod_cidrs of cluster {0} in the inventory. Otherwise: "
+    "Where this run refuses some of {0} as outside_grant, fix pod_cidrs of cluster {0} in the inventory. Otherwise: "
 )
 
 
@@ -55,7 +55,7 @@ def check_budget(
     elif (
         confirm_empty
         and remaining == 0
-        and _MEND_GRANT in turned_away
+        and _FIX_GRANT in turned_away
         and (max_deletes is None or deletes > max_deletes)
     ):
         text = "{0} is in confirm_empty and is not empty; nothing was deleted. {1} If all {2} {3} are to go nevertheless, set max_deletes to {2}."
@@ -83,7 +83,7 @@ def why_refused(refused: t.Iterable[Refusal], kept: t.Collection[str] = (), kind
     remedy = f"Mend the {kind}, or the variable that its refusal names."
     if 2 * len({row.object for row in granted}) > count:  # one range is wrong, and not so many nodes at once
         first = granted[0]
-        remedy = _MEND_GRANT + "{0} in the inventory (pod_cidrs or what else the refusal names), or the {1}.".format(
+        remedy = _FIX_GRANT + "{0} in the inventory (pod_cidrs or what else the refusal names), or the {1}.".format(
             first.object.partition("/")[0], kind
         )
     text = "{0} refused, the first is {1} [{2}]. {3}".format(

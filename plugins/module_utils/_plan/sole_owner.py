@@ -121,7 +121,7 @@ def given_up_record(obj: Object, manager: str, paths: t.Iterable[Path]) -> list[
 NOBODY = "before-first-apply"
 
 
-def handed_over(
+def transferred(
     obj: Object,
     is_owned: t.Callable[[Object], bool],
     heir: str = NOBODY,

@@ -128,7 +128,7 @@ class Guard:
         if address in self._servers[source]:
             return "special_address", "is an API server's"
         if address in self._others[source]:
-            return "outside_grant", "lies in a range of another cluster, or of services"
+            return "outside_grant", "is in a range of another cluster, or of services"
         if address not in self._granted[source]:
             if address in self._nodes[source]:
                 return "host_network_in_clear", _IN_CLEAR

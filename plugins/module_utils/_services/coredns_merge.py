@@ -41,7 +41,7 @@ class Split(t.NamedTuple):
 def markers(fabric: str) -> tuple[str, str]:
     """The comments around the section of one fabric."""
     if not _FABRIC.match(fabric):
-        raise ValueRefused("name_invalid", f"{quoted(fabric)} cannot stand in a Corefile's comment")
+        raise ValueRefused("name_invalid", f"{quoted(fabric)} cannot be in a Corefile's comment")
     return _BEGIN + fabric, _END + fabric
 
 
@@ -54,7 +54,7 @@ def split(text: str, fabric: str) -> Split:
     if not first and not last:
         return Split(text, None, "")
     if len(first) != 1 or len(last) != 1 or first[0] > last[0]:
-        raise ValueRefused("corefile_broken", f"the comments {begin} and {end} do not stand once each, in this order")
+        raise ValueRefused("corefile_broken", f"the comments {begin} and {end} do not occur once each, in this order")
     return Split("".join(lines[: first[0]]), "".join(lines[first[0] : last[0] + 1]), "".join(lines[last[0] + 1 :]))
 
 
@@ -307,7 +307,7 @@ def server_blocks(text: str) -> list[ServerBlock]:
             if opens:
                 depth, directives, lines = 1, [], []
             elif not tokens[-1].endswith(","):
-                raise ValueRefused("corefile_broken", f"{quoted(' '.join(tokens))} stands outside of a server block")
+                raise ValueRefused("corefile_broken", f"{quoted(' '.join(tokens))} is outside of a server block")
             continue
         if tokens == ["}"]:
             depth -= 1

@@ -193,7 +193,7 @@ def traced(found: t.Mapping[str, t.Mapping[str, t.Any]], hostvars: t.Any, hosts:
     for row in followed.get("findings") or ():
         flow = flows.get(str(row.get("flow")))
         if flow:
-            text = "{message} [{cause}, {confidence}]; fix: {mend}".format(**row)
+            text = "{message} [{cause}, {confidence}]; fix: {fix}".format(**row)
             whys.setdefault((str(flow["source"]["address"]), str(flow["target"]["address"])), text)
     return {host: _explained(row, whys) for host, row in found.items()}
 

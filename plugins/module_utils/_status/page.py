@@ -111,7 +111,7 @@ def _traces(document: Data) -> str:
             _pill(BAD, r["cause"]),
             _text(r["where"], "name"),
             _text(r["message"], "long"),
-            _text(r["mend"], "long"),
+            _text(r["fix"], "long"),
             _text(r["command"], "mono"),
             _text(r["confidence"]),
         ]

@@ -89,7 +89,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
                 WARNING,
                 cluster,
                 "node_without_host",
-                f"no host of the inventory stands for Node {name}, so no run does anything for its pods",
+                f"no host of the inventory represents Node {name}, so no run does anything for its pods",
             )
     for cluster, holders in sorted((facts.get("left_clusters") or {}).items())[:10]:
         text = "it was in this fabric, as Nodes of {0} say, and is not in the inventory; write it there again and run leave with -e cluster={1}"

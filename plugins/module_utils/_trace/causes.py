@@ -58,7 +58,7 @@ RULE_SHADOWED, STALE_ENDPOINT, TARGET_UNREACHABLE, TRANSLATION_MISSING, UDP_BLOC
 UDP_BLOCKED_ONE_WAY, WATCHER_STOPPED, WRONG_KEY = "udp_blocked_one_way", "watcher_stopped", "wrong_key"
 
 #: What to do about each; the finding's own text names the place.
-MENDS = {
+FIXES = {
     ALLOWED_IPS_LACK_SOURCE: "run the mesh (clustermesh over Kilo) again on {host}: its peers follow pod_cidrs and the Nodes' podCIDRs of the other cluster",
     ALLOWED_IPS_LACK_TARGET: "run the mesh (clustermesh over Kilo) again on {host}: its peers follow pod_cidrs and the Nodes' podCIDRs of the other cluster",
     ANSWER_ANOTHER_WAY: "remove the route or rule on {host} that takes the answer, or list its range in nobody's pod_cidrs",
@@ -66,12 +66,12 @@ MENDS = {
     DEVICE_DOWN: "ip link set DEVICE up on {host}, or run the mesh again there",
     DEVICE_MISSING: "run the mesh again on {host}; it makes the device",
     DNS_DIFFERS: "run coredns_rewrite in the source's cluster, and look whether its CoreDNS has loaded the Corefile that is there now (its log has the time)",
-    DNS_FAILS: "look at the pods of the DNS server in the source's cluster, and at what lies between {host} and them",
-    ENDPOINT_MOVED: "run the mesh again, so that {host} learns the other's present endpoint; set wireguard_endpoint where a NAT stands in between",
+    DNS_FAILS: "look at the pods of the DNS server in the source's cluster, and at what is between {host} and them",
+    ENDPOINT_MOVED: "run the mesh again, so that {host} learns the other's present endpoint; set wireguard_endpoint where a NAT is in between",
     FORWARD_DROPPED: "change the rule that is named, on {host}; firewalls have to let the tunnel's devices pass",
-    FORWARDING_OFF: "set net.ipv4.ip_forward=1, net.ipv6.conf.all.forwarding=1 or that of the device on {host}, and mend what sets it at boot",
+    FORWARDING_OFF: "set net.ipv4.ip_forward=1, net.ipv6.conf.all.forwarding=1 or that of the device on {host}, and fix what sets it at boot",
     KEYS_SHARED: "give one of the nodes a new key: remove its key file and run the mesh on it",
-    KUBE_PROXY_OFF: "start kube-proxy (or what stands for it) on {host}",
+    KUBE_PROXY_OFF: "start kube-proxy (or what replaces it) on {host}",
     MASQUERADED: "except the ranges in pod_cidrs of the other clusters from masquerading on {host}",
     MIRROR_MISSING: "run service_mirror (or mcs), and look at the selector and the namespaces that it shares",
     MIRROR_STALE: "run service_mirror again, or start the reconciler",
@@ -79,12 +79,12 @@ MENDS = {
     NAME_UNKNOWN: "correct trace_from or trace_to",
     NO_ENDPOINTS: "look at the pods of the Service: none is ready",
     NO_HANDSHAKE: "run the mesh again on {host} and on the other; look whether UDP between them passes (wg show on both)",
-    NOT_EXPLAINED: "look at what stands between the place where it was last seen and the next one",
+    NOT_EXPLAINED: "look at what is between the place where it was last seen and the next one",
     PEER_MISSING: "run the mesh (clustermesh over Kilo) again on {host}; refused peers are named by mesh_plan",
     POLICY_LACKS_SOURCE: "run network_sets again, or let the policy select the set of the source's cluster",
     PORT_CLOSED: "start what listens on the port, or ask another port with trace_port",
     PORT_NOT_IN_SERVICE: "ask one of its ports with trace_port, or add the port to the Service",
-    REVERSE_PATH_FILTER: "mend the way back on {host}, or net.ipv4.conf.DEVICE.rp_filter=0 there (for all and the device: the larger counts)",
+    REVERSE_PATH_FILTER: "fix the way back on {host}, or net.ipv4.conf.DEVICE.rp_filter=0 there (for all and the device: the larger counts)",
     REWRITE_MISSING: "run coredns_rewrite in the source's cluster",
     ROUTE_MISSING: "run the mesh again on {host}; its routes follow pod_cidrs of the other cluster (the way to its own pods is that of its CNI)",
     ROUTE_SHADOWED: "remove the route on {host} that is named, or its origin",
@@ -131,9 +131,9 @@ class Fault(t.NamedTuple):
     device: str = ""
 
     @property
-    def mend(self) -> str:
+    def fix(self) -> str:
         """What to do, with the device's own name where one is concerned."""
-        return MENDS[self.cause].format(host=self.at).replace("DEVICE", self.device or "DEVICE")
+        return FIXES[self.cause].format(host=self.at).replace("DEVICE", self.device or "DEVICE")
 
 
 def printable(text: t.Any, longest: int = 200) -> str:

@@ -187,7 +187,7 @@ class Pairs:
         return found
 
     def summary(self) -> Data:
-        """{nodes, pairs, reachable, unread, classes: [{cluster, nodes, hosts}], cut: [{cause, from, to, pairs, message, mend}]}; pairs are ordered."""
+        """{nodes, pairs, reachable, unread, classes: [{cluster, nodes, hosts}], cut: [{cause, from, to, pairs, message, fix}]}; pairs are ordered."""
         groups = self.classes()
         rows = sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[1][0]))
         cut: list[Data] = []
@@ -213,7 +213,7 @@ class Pairs:
                             "to": targets[:NAMED],
                             "pairs": number,
                             "message": text,
-                            "mend": causes.MENDS[cause].format(host=printable(one)),
+                            "fix": causes.FIXES[cause].format(host=printable(one)),
                         }
                     )
         return {

@@ -34,7 +34,7 @@ class Finding(t.NamedTuple):
     direction: str
     where: str
     text: str
-    mend: str
+    fix: str
     command: str
     confidence: str
 
@@ -135,11 +135,11 @@ class Judge:
 
     def _fix(self, cause: str, where: str) -> str:
         """What to do about a cause on a host."""
-        return causes.MENDS[cause].format(host=where)
+        return causes.FIXES[cause].format(host=where)
 
     def _fix_of(self, fault: Fault) -> str:
         """The same for a fault, which may name a device."""
-        return fault.mend
+        return fault.fix
 
     def _open(self, flow: Flow, direction: str, text: str, where: str) -> Finding:
         cause = causes.NOT_EXPLAINED
@@ -156,7 +156,7 @@ class Judge:
         """Everything leads there and back."""
         outs = self.seen.passage(flow.id, flow.start, BACK).outs
         if outs:
-            text = f"the answer was last seen as {flow.start} handed it back by {', '.join(map(printable, outs))}, and its sender did not take it"
+            text = f"the answer was last seen as {flow.start} sent it back by {', '.join(map(printable, outs))}, and its sender did not take it"
             return self._open(flow, BACK, text, flow.start)
         return self._open(flow, FORWARD, f"the facts lead to {flow.end} and back, and no answer came", flow.end)
 
@@ -228,7 +228,7 @@ class Judge:
 
     def _unheard(self, flow: Flow) -> Finding:
         """A datagram that was delivered where nobody listens. The refusal may stay out: kernels send only so many in a second."""
-        text = f"{flow.end} handed it over, and nobody listens on {place_text(flow.packet.version, flow.packet.dst, flow.packet.port)}"
+        text = f"{flow.end} delivered it, and nobody listens on {place_text(flow.packet.version, flow.packet.dst, flow.packet.port)}"
         return self._finding(flow, causes.PORT_CLOSED, FORWARD, flow.end, text, "", LIKELY)
 
     def _large_came(self, flow: Flow) -> bool:
@@ -308,7 +308,7 @@ class Judge:
         ):
             return None
         place = place_text(flow.packet.version, flow.packet.dst, flow.packet.port)
-        text = f"{flow.end} handed it to {place}, and nothing came back from there"
+        text = f"{flow.end} sent it to {place}, and nothing came back from there"
         return self._finding(flow, causes.TARGET_UNREACHABLE, FORWARD, flow.end, text)
 
     def _one_way(self, flow: Flow, walk: Walk, direction: str) -> Finding | None:

@@ -24,7 +24,7 @@ _WAYS = {"forward": "there", "back": "back"}
 def render(document: Data) -> str:
     """The page.
 
-    document: {fabric, generated: ISO 8601, trace: of trace_plan, verdict, findings: [{cause, where, flow, direction, message, mend, command, confidence}],
+    document: {fabric, generated: ISO 8601, trace: of trace_plan, verdict, findings: [{cause, where, flow, direction, message, fix, command, confidence}],
     hops: [{flow, direction, where, what, expected, observed, verdict, command, source}]}.
     """
     trace = document.get("trace") or {}
@@ -66,13 +66,13 @@ def _findings(findings: t.Sequence[Data], flows: t.Mapping[str, Data]) -> str:
                 pill(css, row["cause"]),
                 text_cell(row.get("where"), "name"),
                 text_cell(row["message"], "long"),
-                text_cell(row.get("mend"), "long"),
+                text_cell(row.get("fix"), "long"),
                 text_cell(row.get("command"), "mono"),
                 text_cell(row.get("confidence")),
                 text_cell(_of(flows, row), "long"),
             ]
         )
-    return table("Why", "why", "Cause|Where|What was found|Mend|See it by hand|Confidence|Way", rows[:ROWS], len(rows))
+    return table("Why", "why", "Cause|Where|What was found|Fix|See it by hand|Confidence|Way", rows[:ROWS], len(rows))
 
 
 def _hops(hops: t.Sequence[Data], flows: t.Mapping[str, Data]) -> str:

@@ -326,7 +326,7 @@ def _named(row: t.Mapping[str, t.Any], observed: Observed) -> tuple[Finding | No
         FORWARD,
         host,
         fault[1],
-        causes.MENDS[fault[0]].format(host=host),
+        causes.FIXES[fault[0]].format(host=host),
         command(resolved),
         confidence,
     ), [hop]
@@ -347,7 +347,7 @@ def _unknown_end(row: t.Mapping[str, t.Any], seen: Seen) -> tuple[str, Finding |
     )
     text = f"{_end(row, 'target')} is no node and no pod of a host of the inventory: {where}"
     return OPEN, Finding(
-        ident, causes.NOT_EXPLAINED, FORWARD, host, text, causes.MENDS[causes.NOT_EXPLAINED], "", causes.UNEXPLAINED
+        ident, causes.NOT_EXPLAINED, FORWARD, host, text, causes.FIXES[causes.NOT_EXPLAINED], "", causes.UNEXPLAINED
     )
 
 
@@ -399,7 +399,7 @@ def _by_policy(finding: Finding, policy: str) -> Finding:
     return finding._replace(
         cause=causes.POLICY_LACKS_SOURCE,
         text=f"{finding.text}; {policy}",
-        mend=causes.MENDS[causes.POLICY_LACKS_SOURCE],
+        fix=causes.FIXES[causes.POLICY_LACKS_SOURCE],
         confidence=causes.LIKELY,
     )
 
@@ -419,7 +419,7 @@ def of_a_host(finding: Finding, flow: Flow, mesh: Mesh, clusters: t.Collection[s
     return finding._replace(
         text=finding.text
         + "; this mesh carries packets of pods, and of a host itself only at an address that other clusters accept",
-        mend="exported_node_cidrs of the node's cluster gives it such an address (guide_limits); or ask from a pod to a pod",
+        fix="exported_node_cidrs of the node's cluster gives it such an address (guide_limits); or ask from a pod to a pod",
     )
 
 
@@ -439,7 +439,7 @@ def _given(row: t.Mapping[str, t.Any]) -> Data:
         "direction": FORWARD,
         "where": printable(row.get("where") or ""),
         "message": printable(row.get("message") or "", 500),
-        "mend": str(row.get("mend") or causes.MENDS.get(cause, "")),
+        "fix": str(row.get("fix") or causes.FIXES.get(cause, "")),
         "command": str(row.get("command") or ""),
         "confidence": str(row.get("confidence") or causes.PROVEN),
     }
@@ -617,6 +617,6 @@ def table(
         ]  # a table by itself: one in which nothing is wrong may be left out
     for row in findings[:20]:
         lines.append("{cause} on {where} ({confidence}): {message}".format(**row))
-        lines.append(f"  fix: {row['mend']}")
+        lines.append(f"  fix: {row['fix']}")
         lines += [f"  see: {row['command']}"] if row["command"] else []
     return lines + list(errors[:20])

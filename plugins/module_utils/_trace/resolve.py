@@ -37,14 +37,14 @@ class Found(t.NamedTuple):
 
     def row(self) -> Data:
         """As trace_report takes it. ``question``: which of several it is about."""
-        fix = causes.MENDS[self.cause].format(host=self.where)
+        fix = causes.FIXES[self.cause].format(host=self.where)
         more = {} if self.question is None else {"question": self.question}
         return {
             **more,
             "cause": self.cause,
             "where": self.where,
             "message": self.message,
-            "mend": fix,
+            "fix": fix,
             "command": self.command,
             "confidence": causes.PROVEN,
         }
@@ -236,7 +236,7 @@ class Resolver:
         place = self.node(ends.FROM, end) if end.kind == ends.NODE else self.pod(ends.FROM, end)
         if place is not None and not place.host:
             self.unknown(
-                ends.FROM, end, "no host of the inventory stands for its node, so nothing can be sent from there"
+                ends.FROM, end, "no host of the inventory represents its node, so nothing can be sent from there"
             )
             return []
         return [] if place is None else [place]

@@ -221,11 +221,11 @@ class Launcher:
                     desired
                     or node["id"] in parent["always_nodes"] + parent["success_nodes" if good else "failure_nodes"]
                 )
-                node["ancestors"].update(effective_artifacts(parent["ancestors"], self._handed(parent)))
+                node["ancestors"].update(effective_artifacts(parent["ancestors"], self._artifacts_of(parent)))
         node["do_not_run"] = not desired
         return desired
 
-    def _handed(self, node):
+    def _artifacts_of(self, node):
         """What a node's job hands on; a sliced one what its parts do, in the order in which they ended."""
         row = self.row(node)
         if not row.get("is_sliced_job"):

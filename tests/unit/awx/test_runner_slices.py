@@ -55,14 +55,14 @@ def test_the_names_of_what_is_passed_on_are_the_playbooks(tmp_path):
         job_output.reported_name(["a"]),
         "multicluster_workflow",
     ]
-    assert all(runner_slices.HANDED.match(name) for name in names)
+    assert all(runner_slices.JOB_OUTPUT.match(name) for name in names)
     # statistics of a run that are not of the workflow are no variables of the next one
     given = dict(dict.fromkeys(names, "x"), ansible_ssh_common_args="-o x", multicluster_workflow_file="/etc/x")
     event = {"event": "playbook_on_stats", "event_data": {"artifact_data": given}}
     (tmp_path / "2-b.json").write_text(json.dumps(event))
     (tmp_path / "1-a.json").write_text("no JSON")
-    assert sorted(runner_slices._handed(tmp_path)) == sorted(names)
-    assert runner_slices._handed(tmp_path / "nowhere") == {}
+    assert sorted(runner_slices._read_job_output(tmp_path)) == sorted(names)
+    assert runner_slices._read_job_output(tmp_path / "nowhere") == {}
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_the_names_of_what_is_passed_on_are_the_playbooks(tmp_path):
 )
 def test_the_nodes_are_those_of_the_plan_by_name(tmp_path, limit, desired):
     workflow = made(tmp_path, limit)
-    workflow.handed[job_output.PLAN] = packed.pack({"nodes": {"b-1": {}, "a-10": {}, "a-2": {}, "a-1": {}}})
+    workflow.job_output[job_output.PLAN] = packed.pack({"nodes": {"b-1": {}, "a-10": {}, "a-2": {}, "a-1": {}}})
     assert workflow._nodes() == desired
 
 
 def test_a_plan_that_cannot_be_read_ends_it(tmp_path):
     workflow = made(tmp_path)
-    workflow.handed[job_output.PLAN] = "nonsense"
+    workflow.job_output[job_output.PLAN] = "nonsense"
     with pytest.raises(SystemExit, match="cannot be read"):
         workflow._nodes()
 
@@ -92,9 +92,9 @@ def test_what_is_sent_has_the_variables_alongside_the_users_own_and_no_artifacts
     workflow = made(tmp_path)
     workflow._extra_variables()
     copy = tmp_path / "copy"
-    assert (copy / "env" / "cmdline").read_text() == "--diff -e @../handed.json" and (copy / "project").is_dir()
+    assert (copy / "env" / "cmdline").read_text() == "--diff -e @../job_output.json" and (copy / "project").is_dir()
     assert (
-        json.loads((copy / "handed.json").read_text()) == {"multicluster_workflow": "night 1/2"}
+        json.loads((copy / "job_output.json").read_text()) == {"multicluster_workflow": "night 1/2"}
         and not (copy / "artifacts").exists()
     )
     assert workflow.ident == "night-1-2" and (tmp_path / "fabric" / "env" / "cmdline").read_text() == "--diff\n"
@@ -111,7 +111,7 @@ def test_its_jobs_are_those_of_the_workflow_of_awx():
 
     class Noting(runner_slices.Workflow):
         def __init__(self):
-            self.handed = {}
+            self.job_output = {}
 
         def say(self, text):
             pass

@@ -279,7 +279,7 @@ def test_slices_plan_the_whole_fabric_and_stop_where_theirs_is_another(tmp_path)
             json.dumps({job_output.NEWS: ["nobody"]}),
         )
         assert (
-            "plan_differs" not in shown and "Export the result of the slice" in shown and "stands for" not in shown
+            "plan_differs" not in shown and "Export the result of the slice" in shown and "represents" not in shown
         ), shown
     code, shown = play(
         tmp_path, "slices.converge", sliced(tree({"multicluster_fabric": "other"}), 1, 2), "-e", f"@{agreed}", "--check"

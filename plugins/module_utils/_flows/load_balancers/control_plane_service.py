@@ -22,7 +22,7 @@ from ..._loadbalancers.services import FINALIZER
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import differences, owners, stripped
 from ..._plan.plan import Change, Plan
-from ..._plan.sole_owner import handed_over, taken_record, tree_of
+from ..._plan.sole_owner import taken_record, transferred, tree_of
 from ..._values.refused import quoted
 from .writes import Put, keep_ledger, let_go, put_all, read_ledger
 
@@ -176,7 +176,7 @@ def release_service(client: Client, setup: Setup, tag: str, manager: str, plan: 
     """What is owned stays, and is on record as applied by the upstream controller, which applies without force. Raises KubeErrors, ValueRefused."""
     puts, heir = [], setup.identity + "-auto"
     for kind, path, obj in list(_written(client, setup)):
-        record = handed_over(obj, lambda row: row.get("manager") == manager, heir, "Apply")
+        record = transferred(obj, lambda row: row.get("manager") == manager, heir, "Apply")
         if record is None:
             continue
         meta = obj["metadata"]

@@ -18,7 +18,7 @@ from ..._loadbalancers.services import FINALIZER
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import record_of
 from ..._plan.plan import Change
-from ..._plan.sole_owner import NOBODY, Path, handed_over
+from ..._plan.sole_owner import NOBODY, Path, transferred
 from .read import NODES, ClusterState, is_owned
 from .writes import Object, Put, path_of
 
@@ -64,11 +64,11 @@ def given_up(
     def patch(now: Object) -> Patch | None:
         if now["metadata"].get("uid") != obj["metadata"].get("uid"):
             return None
-        record = handed_over(now, _owned, within=within)
+        record = transferred(now, _owned, within=within)
         meta = dict(change or {}, **({"managedFields": record} if record is not None else {}))
         return {"metadata": dict(meta, resourceVersion=now["metadata"]["resourceVersion"])} if meta else {}
 
-    if handed_over(obj, _owned, within=within) is not None:
+    if transferred(obj, _owned, within=within) is not None:
         before["owner"], after["owner"] = (
             ", ".join(sorted({str(row["manager"]) for row in record_of(obj) if _owned(row)})),
             NOBODY,

@@ -33,7 +33,7 @@ from .writes import service_puts
 
 KEPT = "no Service wants an address any more, and {0} stay until you say that this is right: load_balancers_confirm_empty: [{1}]"
 KEPT_ALONGSIDE_REFUSED = (
-    "{0} stay: this run refuses every Service of the cluster, the first is {1} [{2}]; mend what its refusal names"
+    "{0} stay: this run refuses every Service of the cluster, the first is {1} [{2}]; fix what its refusal names"
 )
 
 

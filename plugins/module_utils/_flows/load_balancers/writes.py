@@ -25,7 +25,7 @@ from ..._loadbalancers.settings import KUBE_VIP, METALLB
 from ..._loadbalancers.setup import Setup
 from ..._plan.objects import redacted
 from ..._plan.plan import CREATE, DELETE, UPDATE, Change, Refusal, is_pending
-from ..._plan.sole_owner import Path, handed_over, writers_of
+from ..._plan.sole_owner import Path, transferred, writers_of
 from ..._values.keys import fingerprint
 
 CONFIGMAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -156,7 +156,7 @@ def record_taken(
     """
 
     def patch(now: Object) -> dict[str, t.Any]:
-        record = handed_over(now, theirs, manager, within=within)
+        record = transferred(now, theirs, manager, within=within)
         return (
             {"metadata": {"resourceVersion": now["metadata"].get("resourceVersion"), "managedFields": record}}
             if record is not None

@@ -213,7 +213,7 @@ def plan_nodes(fabric: Fabric, listings: t.Mapping[str, t.Any]) -> MeshPlan:
 def _missing(cluster: str, names: t.Sequence[str]) -> str:
     shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
     return (
-        f"cluster {cluster}: no host of the inventory stands for {shown}, so this run does nothing there; its peers are kept as long as it announces itself. "
+        f"cluster {cluster}: no host of the inventory represents {shown}, so this run does nothing there; its peers are kept as long as it announces itself. "
         f"Add a host with multicluster_cluster: {cluster} for each, or write node_name where a host has another name than its Node; "
         "teardown --limit HOST before a host is removed takes it off"
     )

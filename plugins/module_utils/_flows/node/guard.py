@@ -49,7 +49,7 @@ class Folders(Part):
             desired = folder_mode(mode, private)
             if not files.is_me(owner):
                 todo.refuse(
-                    path, "not_ours", f"it belongs to user {owner}, who can replace what lies in it; chown it to root"
+                    path, "not_ours", f"it belongs to user {owner}, who can replace what is in it; chown it to root"
                 )
             elif desired is None:
                 todo.refuse(

@@ -33,7 +33,7 @@ _UNIT = """\
 # Written by multicluster.network; remove it with the collection's teardown playbook.
 [Unit]
 Description=Node mesh of {fabric} (multicluster.network)
-# Devices and routes must stand before the first pod sends a packet.
+# Devices and routes must exist before the first pod sends a packet.
 After=local-fs.target network.target systemd-sysctl.service systemd-modules-load.service
 Before=kubelet.service containerd.service crio.service docker.service k3s.service k3s-agent.service rke2-server.service rke2-agent.service
 # Either the confirmed state, or a change that a reboot interrupted.

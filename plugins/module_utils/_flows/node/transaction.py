@@ -63,7 +63,7 @@ class Unfinished(Exception):
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"the change is kept, but what comes after it failed: {reason}; mend that, and the next run does the rest"
+            f"the change is kept, but what comes after it failed: {reason}; fix that, and the next run does the rest"
         )
 
     def fields(self) -> Data:

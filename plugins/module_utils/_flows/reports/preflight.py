@@ -87,7 +87,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
         float(request.get("max_skew") or SKEW),
     )
     bad = [row for row in rows if row["level"] == ERROR]
-    lines = _lines(rows) or ["nothing stands in the way"]
+    lines = _lines(rows) or ["no obstacle was found"]
     lines += source_lines(mesh.pod_ranges) + discovery_services.lines(request.get("node_plans") or {})
     return {
         "changed": False,

@@ -86,7 +86,7 @@ def ask(key: str) -> Data | None:
         record = read_record(local_lock.folder(), local_lock.file_name(key))
     except OSError:
         return None
-    return record if processes.lives(record.get("keeper"), record.get("keeper_born")) else None
+    return record if processes.lives(record.get("watchdog"), record.get("watchdog_born")) else None
 
 
 def at_work() -> set[tuple[t.Any, t.Any]]:
@@ -94,7 +94,7 @@ def at_work() -> set[tuple[t.Any, t.Any]]:
     found = set()
     for name in local_lock.names():
         record = read_record(local_lock.folder(), name)
-        if processes.lives(record.get("keeper"), record.get("keeper_born")) and processes.descends(
+        if processes.lives(record.get("watchdog"), record.get("watchdog_born")) and processes.descends(
             record.get("pid"), os.getpid()
         ):
             found.add((record.get("pid"), record.get("born")))
@@ -145,8 +145,8 @@ class LockHolder:
             "at": time.time(),
             "pid": request["pid"],
             "born": request["born"],
-            "keeper": os.getpid(),
-            "keeper_born": processes.birth(os.getpid()),
+            "watchdog": os.getpid(),
+            "watchdog_born": processes.birth(os.getpid()),
             "scope": request["scope"],
             "namespace": request["namespace"],
             "leases": [],
@@ -184,7 +184,7 @@ class LockHolder:
             if (
                 ending >= ENDING_SECONDS
                 and end_watchdog
-                and processes.end(record.get("keeper", 0), record.get("keeper_born", ""))
+                and processes.end(record.get("watchdog", 0), record.get("watchdog_born", ""))
             ):
                 ending, end_watchdog = 0.0, False  # its run is over for long, and it hangs
                 continue
@@ -326,7 +326,7 @@ def is_outnumbered(claims: int, clusters: int) -> bool:
 def describe(record: t.Mapping[str, t.Any]) -> str:
     """Who holds the lock, which process keeps it for whom, and what frees it."""
     text = f"{quoted(record.get('holder', '?'))} since {quoted(record.get('since', '?'))}"
-    pid, watchdog = record.get("pid"), record.get("keeper")
+    pid, watchdog = record.get("pid"), record.get("watchdog")
     if processes.lives(pid, record.get("born")):
         text += (
             f", process {pid}; its lock is kept by process {watchdog}; `kill {pid}` ends that run and frees the lock"
@@ -334,7 +334,7 @@ def describe(record: t.Mapping[str, t.Any]) -> str:
         at = record.get("at")
         if isinstance(at, (int, float)) and time.time() - at > LONG_SECONDS:
             text += f" (it has had it for {(time.time() - at) / 3600:.0f} hours, so it probably hangs)"
-    elif processes.lives(watchdog, record.get("keeper_born")):
+    elif processes.lives(watchdog, record.get("watchdog_born")):
         text += f", a run that is over; its lock is kept by process {watchdog}; `kill -9 {watchdog}` frees it"
     return text
 

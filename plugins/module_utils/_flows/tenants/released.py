@@ -10,7 +10,7 @@ from ..._kubernetes.client import Resource
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.objects import send_all
 from ..._plan.plan import Change, Plan
-from ..._plan.sole_owner import handed_over
+from ..._plan.sole_owner import transferred
 from ..._tenants.links import linked
 from ..._tenants.options import APINET, DEPENDENTS, PROFILES, TWIN_KINDS, plural
 from .converge import OpenRun, lease_of, open_run, report
@@ -75,7 +75,7 @@ def _writes(opened: OpenRun, objects: t.Iterable[Object]) -> list[_Write]:
     manager, heir = opened.options.profile.field_manager, PROFILES[opened.options.profile.name].field_manager
     found = []
     for obj in objects if manager != heir else ():
-        record = handed_over(
+        record = transferred(
             obj, lambda row: row.get("manager") == manager and row.get("operation") == "Apply", heir, "Apply"
         )
         if record is None:

@@ -168,7 +168,7 @@ def _pools(rows: t.Iterable[t.Mapping[str, t.Any]], above: t.Mapping[str, t.Any]
     for row in rows:
         network = parse_prefixes([row["network"]])[0]
         if network in found:
-            raise ValueRefused("claimed_twice", f"{network} stands twice among the pools")
+            raise ValueRefused("claimed_twice", f"{network} occurs twice among the pools")
         said = {name: row[name] if row.get(name) is not None else above.get(name) for name in Attributes._fields}
         announce = row.get("announce") or ADDRESSES
         if announce not in (ADDRESSES, AGGREGATE, BOTH):

@@ -173,7 +173,7 @@ def _check(node: NodeBgp, grants: BgpGrants) -> None:
     for peer in node.peers:
         _check_address(peer, grants.peers, ("link_local",), "peers")
     if node.source_ip in node.peers or len(set(node.peers)) < len(node.peers):
-        raise ValueRefused("claimed_twice", "an address stands twice among the routers and the source")
+        raise ValueRefused("claimed_twice", "an address occurs twice among the routers and the source")
     if not node.password.isprintable() or not node.password.isascii() or len(node.password) > 80:
         raise ValueRefused("bad_format", "the password is not up to 80 printable characters")
 

@@ -128,7 +128,7 @@ def _check_members(members: t.Sequence[Member]) -> None:
     for member in members:
         for text in (member.name, *member.addresses):
             if text in seen:
-                raise ValueRefused("claimed_twice", f"{quoted(text)} stands twice among the nodes of the segment")
+                raise ValueRefused("claimed_twice", f"{quoted(text)} occurs twice among the nodes of the segment")
             seen.add(text)
 
 

@@ -146,7 +146,7 @@ class Config:
         else:
             if any(covers(pool, desired) for pool in self._pools()):
                 # MetalLB would refuse the whole configuration for two pools that overlap; this one serves the address.
-                self.notes.append(f"{network} lies in another pool already; it is left to that pool")
+                self.notes.append(f"{network} is in another pool already; it is left to that pool")
             else:
                 pool = {"protocol": "bgp", "name": name, "addresses": [network], "auto-assign": False}
                 self.document[POOLS] = self._pools() + [pool]

@@ -130,7 +130,7 @@ class Resources:
         unowned = [other for kind, other in self.objects if kind == POOL and not self.is_owned(POOL, other)]
         if any(covers(self._spec(POOL, other), network) for other in unowned for network in desired):
             # MetalLB refuses pools that overlap; the user's serves the address
-            self.notes.append(f"{' and '.join(addresses)} lies in a pool of another owner; it is left to that pool")
+            self.notes.append(f"{' and '.join(addresses)} is in a pool of another owner; it is left to that pool")
             self._ensure(rows, {key})
             return
         self._check(POOL, name)

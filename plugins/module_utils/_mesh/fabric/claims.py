@@ -171,7 +171,7 @@ class OverlayGuard:
         if address in self._overlay:
             raise ValueRefused(
                 "endpoint_in_overlay",
-                f"endpoint {quoted(shown)} lies in a pod_cidrs, service_cidrs or wireguard_cidrs range of the fabric, so the "
+                f"endpoint {quoted(shown)} is in a pod_cidrs, service_cidrs or wireguard_cidrs range of the fabric, so the "
                 "tunnel would run through itself; an endpoint is a node address",
             )
 

@@ -58,10 +58,10 @@ class Checked(t.NamedTuple):
         node itself, and those that its cluster announces as a whole, are not meant: they make way for the endpoint.
         """
         if address in self.overlay:
-            return "it lies in a pod, service or WireGuard range of the mesh, so the tunnel would run through itself"
+            return "it is in a pod, service or WireGuard range of the mesh, so the tunnel would run through itself"
         owner = self.declared.owner(ipaddress.ip_network(address))
         if owner not in (None, cluster):
-            return f"it lies in a range of cluster {owner}"
+            return f"it is in a range of cluster {owner}"
         holder = self.internal.get(host_route(address))
         if holder not in (None, label_of(cluster, node)):
             return f"it is an internal address of {holder}, which is announced"
@@ -291,12 +291,12 @@ def _route_problem(
         return "special_address", f"it is a {kind.replace('_', '-')} address"
     owner = clusters.owner(network)
     if owner is not None and owner != cluster:
-        return "outside_grant", f"it lies in a range of cluster {owner}"
+        return "outside_grant", f"it is in a range of cluster {owner}"
     if owner is None and cluster in grants and address not in grants[cluster]:
         return "outside_grant", f"it is outside the node_cidrs of cluster {cluster}"
     holder = routed.owner(network)
     if holder is not None and holder != label:
-        return "claimed_twice", f"it lies in a range of {holder}"
+        return "claimed_twice", f"it is in a range of {holder}"
     other = taken.get(str(network))
     if other is not None and other != label:
         return "claimed_twice", f"{other} has it too and keeps it"

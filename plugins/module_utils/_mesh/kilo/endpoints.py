@@ -49,7 +49,7 @@ def split_host_port(text: object) -> tuple[str, int]:
         if end < 0:
             raise _invalid(text, "a bracket is not closed")
         if end + 1 != colon:
-            raise _invalid(text, "something stands between the brackets and the port")
+            raise _invalid(text, "something is between the brackets and the port")
         if "[" in text[1:] or "]" in text[end + 1 :]:
             raise _invalid(text, "it has too many brackets")
         host = text[1:end]

@@ -225,7 +225,7 @@ def while_leaders_move(
     result = Filtered(
         [node for node in filtered.valid if node.name not in waiting], dict(filtered.skipped), dict(filtered.messages)
     )
-    text = "node {0} has the WireGuard IP that node {1}, which its Peer carries, has too; what stands stays until one of them leads"
+    text = "node {0} has the WireGuard IP that node {1}, which its Peer carries, has too; what exists stays until one of them leads"
     for name, other in waiting.items():
         result.skipped[name], result.messages[name] = DUPLICATE, text.format(name, other)
     return result
@@ -257,7 +257,7 @@ def while_renumbered(filtered: Filtered, live: t.Mapping[str, t.Mapping[str, t.A
     result = Filtered(
         [node for node in filtered.valid if node.name not in waiting], dict(filtered.skipped), dict(filtered.messages)
     )
-    text = "node {0} has the WireGuard IP that the Peer of node {1} still has; what stands stays until both agree"
+    text = "node {0} has the WireGuard IP that the Peer of node {1} still has; what exists stays until both agree"
     for name, holder in waiting.items():
         result.skipped[name], result.messages[name] = DUPLICATE, text.format(name, holder)
     return result

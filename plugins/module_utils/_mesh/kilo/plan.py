@@ -313,7 +313,7 @@ def _plan_source(
         label = f"Peer {target.name}/{name}"
         problem = refused_by_kilo(peer.spec) if strict else None
         if problem is not None:
-            run.plan.refuse(label, "refused_by_kilo", problem + "; Kilo takes no such Peer, so what stands stays")
+            run.plan.refuse(label, "refused_by_kilo", problem + "; Kilo takes no such Peer, so what exists stays")
             continue
         if name in diff.held:
             message = "its key is held by Peer {0}, which is not of this mesh and source and stays as it is"

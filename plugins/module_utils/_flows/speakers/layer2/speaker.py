@@ -78,7 +78,7 @@ def _run(request: t.Mapping[str, t.Any], check: bool) -> dict[str, t.Any]:
     if only:
         request = _with_state(request)
     elif not request.get("node") or not request.get("nodes"):
-        raise ValueRefused("bad_setting", "node and nodes say who stands in for whom, and one of them is missing")
+        raise ValueRefused("bad_setting", "node and nodes belong together, and one of them is missing")
     links = read_links()
     given, off_link = _given(request, links)
     stored = files.json_file(0o600, given)
@@ -129,7 +129,7 @@ def _with_state(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 _OFF_LINK = (
-    "{0} lies in no network of {1}, so nobody on the segment asks for it there: choose another pool, or, where routers send it to the segment, "
+    "{0} is in no network of {1}, so nobody on the segment asks for it there: choose another pool, or, where routers send it to the segment, "
     "name its network in layer2_speaker_networks"
 )
 

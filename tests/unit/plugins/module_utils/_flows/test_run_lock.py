@@ -89,7 +89,7 @@ def test_the_second_run_is_notified_who_holds_the_lock_who_keeps_it_and_how_to_f
     first = Run(start, "named")
     assert first.answer()["held"] and not first.answer()["unlocked"]
     kept = first.watchdog()
-    assert kept["pid"] == first.owner.pid and processes.lives(kept["keeper"], kept["keeper_born"])
+    assert kept["pid"] == first.owner.pid and processes.lives(kept["watchdog"], kept["watchdog_born"])
     assert folder.stat().st_mode & 0o777 == 0o700 and [path.stat().st_mode & 0o777 for path in folder.iterdir()] == [
         0o600
     ]
@@ -97,12 +97,12 @@ def test_the_second_run_is_notified_who_holds_the_lock_who_keeps_it_and_how_to_f
     who = second.answer()["who"]
     assert "'ops@here site.yml' since '2" in who and f"process {first.owner.pid};" in who
     assert (
-        f"kept by process {kept['keeper']};" in who
+        f"kept by process {kept['watchdog']};" in who
         and f"`kill {first.owner.pid}` ends that run and frees the lock" in who
     )
     assert "hangs" not in who
     first.end()
-    until(lambda: not processes.lives(kept["keeper"], kept["keeper_born"]))
+    until(lambda: not processes.lives(kept["watchdog"], kept["watchdog_born"]))
     assert not folder.exists(), "what is given back leaves nothing"
     third = Run(start, "named")
     assert third.answer()["held"]
@@ -135,8 +135,8 @@ def test_a_killed_watchdog_leaves_the_lock_free(start):
     first = Run(start, "kept")
     assert first.answer()["held"]
     kept = first.watchdog()
-    os.kill(kept["keeper"], signal.SIGKILL)
-    until(lambda: not processes.lives(kept["keeper"], kept["keeper_born"]))
+    os.kill(kept["watchdog"], signal.SIGKILL)
+    until(lambda: not processes.lives(kept["watchdog"], kept["watchdog_born"]))
     assert first.watchdog() is None
     second = Run(start, "kept")
     assert second.answer()["held"]
@@ -149,11 +149,11 @@ def test_a_watchdog_that_hangs_after_its_run_is_ended(start, monkeypatch):
     first = Run(start, "hanging")
     assert first.answer()["held"]
     kept = first.watchdog()
-    os.kill(kept["keeper"], signal.SIGSTOP)
+    os.kill(kept["watchdog"], signal.SIGSTOP)
     first.end()
     second = Run(start, "hanging", wait=60.0)
     assert second.answer()["held"]
-    assert not processes.lives(kept["keeper"], kept["keeper_born"])
+    assert not processes.lives(kept["watchdog"], kept["watchdog_born"])
     second.end()
 
 

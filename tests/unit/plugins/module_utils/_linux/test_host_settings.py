@@ -67,7 +67,7 @@ def test_a_device_with_dots_in_its_name(host):
 def test_files_in_the_order_in_which_they_are_applied(host):
     (host / "lib" / "10-a.conf").write_text("net.ipv4.ip_forward = 1\n")
     (host / "lib" / "50-b.conf").write_text("net.ipv4.ip_forward = 1\n")
-    (host / "etc" / "50-b.conf").write_text("net.ipv4.ip_forward = 0\n")  # stands for the one below it
+    (host / "etc" / "50-b.conf").write_text("net.ipv4.ip_forward = 0\n")  # replaces the one below it
     (host / "etc" / "60-no.txt").write_text("net.ipv4.ip_forward = 0\n")
     (host / "sysctl.conf").write_text("net.ipv4.ip_forward = 1\n")
     places = [text.split(" ")[0] for text in settings.set_by(*FORWARD)]

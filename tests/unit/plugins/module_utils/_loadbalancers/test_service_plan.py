@@ -105,7 +105,7 @@ def test_a_service_that_is_gone_has_its_last_state_in_our_record():
     ):
         assert [step[0] for step in names(service_plan.removal_of(gone, held, context))] == steps
         assert bool(service_plan.orphans([service("other")], held, context).actions) == (steps[-1] == "release")
-        # one that is still there speaks for itself
+        # one that exists is its own record
         assert [step[0] for step in names(service_plan.removal_of(service(), held, context))] == ["unmap", "release"]
         former = service(type="ClusterIP", address="192.0.2.1")
         assert [step[0] for step in names(service_plan.orphans([former], held, context))] == [

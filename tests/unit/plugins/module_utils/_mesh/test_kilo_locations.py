@@ -115,7 +115,7 @@ def test_another_leader_takes_over_when_the_old_one_steps_down() -> None:
     assert {entry.name for entry in kept.kept} == {"m--eu--eu-1"} and not kept.plan.changes
 
 
-def test_what_stands_stays_while_a_leader_moves() -> None:
+def test_what_exists_stays_while_a_leader_moves() -> None:
     """The next leader has the address already, and the old one still has it: some seconds of every change of leaders (threat T41)."""
     before = eu(*TWO, located(5, "a"))
     peers = live(planned(before))

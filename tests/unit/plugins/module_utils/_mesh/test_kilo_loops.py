@@ -90,7 +90,7 @@ def loops(peers: t.Mapping[str, t.Sequence[t.Mapping[str, t.Any]]]) -> list[tupl
     st.sampled_from(["always", "declared"]),
     st.booleans(),
 )
-def test_no_endpoint_lies_in_a_range_whatever_its_source(drawn: t.Any, place: str, routes: str, running: bool) -> None:
+def test_no_endpoint_is_in_a_range_whatever_its_source(drawn: t.Any, place: str, routes: str, running: bool) -> None:
     options = SETTINGS._replace(learnt_endpoints=place, internal_ip_routes=routes, resolved=NAMES, max_deletes=-1)
     before = live(planned(nodes(), None, MESH)) if running else empty()
     plan = plan_clustermesh(MESH, gathered(fabric(drawn), before, {}), options)

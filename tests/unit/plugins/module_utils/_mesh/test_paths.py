@@ -103,7 +103,7 @@ def test_pods_are_asked_for_by_the_way_they_come_in_and_with_their_family():
         ("10.4.7.1", None, None),
         ("10.4.7.1", "10.2.3.10", "veth1"),
     ]
-    # a rule for other pods of this node: an address that no pod has stands for them, and it may well be refused
+    # a rule for other pods of this node: an address that no pod has represents them, and it may well be refused
     asked = ask(rules=[rule(src="10.2.3.128/25")], pods=pods)
     assert [(q["src"], q["invented"]) for q in asked] == [(None, False), ("10.2.3.10", False), ("10.2.3.129", True)]
     refused = [answer(), answer(), {"error": "Invalid cross-device link"}]

@@ -352,7 +352,7 @@ def test_a_part_of_a_source_that_is_gone_asks_for_the_grant_first() -> None:
     refusal = budget(device, live, {"8"}, None, ["gcp"])
     assert (
         refusal is not None
-        and "refuses some of gcp as outside_grant, mend pod_cidrs of cluster gcp in the inventory" in refusal.message
+        and "refuses some of gcp as outside_grant, fix pod_cidrs of cluster gcp in the inventory" in refusal.message
     )
     assert refusal.message.index("pod_cidrs") < refusal.message.index("max_deletes")
 

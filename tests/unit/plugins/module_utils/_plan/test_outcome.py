@@ -156,7 +156,7 @@ def test_a_capability_that_broke_blames_no_cluster():
         (
             {
                 "ok": False,
-                "problems": ["n2: pinged no pod", "not proven is no success: mend it"],
+                "problems": ["n2: pinged no pod", "not proven is no success: fix it"],
                 "broken": [],
                 "unproven": ["n2: pinged no pod"],
             },

@@ -10,9 +10,9 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._plan.sole_owner import (
     NOBODY,
-    handed_over,
     sole_record,
     taken_paths,
+    transferred,
 )
 
 OWN = {
@@ -89,21 +89,21 @@ def test_what_is_passed_on_is_the_heirs() -> None:
     status = dict(mine, subresource="status", fieldsV1={"f:status": {"f:y": {}}})
     theirs = dict(mine, manager="kubectl", fieldsV1={"f:spec": {"f:z": {}}})
     before = dict(mine, manager=NOBODY, fieldsV1={"f:spec": {"f:w": {}}})
-    made = handed_over({"metadata": {"managedFields": [mine, theirs, status, before]}}, owned)
+    made = transferred({"metadata": {"managedFields": [mine, theirs, status, before]}}, owned)
     assert made == [theirs, dict(before, fieldsV1={"f:spec": {"f:x": {}, "f:w": {}}}), dict(status, manager=NOBODY)]
-    assert handed_over({"metadata": {"managedFields": made}}, owned) is None
-    assert handed_over({"metadata": {}}, owned) is None
+    assert transferred({"metadata": {"managedFields": made}}, owned) is None
+    assert transferred({"metadata": {}}, owned) is None
 
 
 def test_part_of_an_object_can_be_passed_on() -> None:
     tree = {"f:metadata": {"f:annotations": {".": {}, "f:a": {}, "f:b": {}}}}
     entry = {"manager": "us", "operation": "Apply", "apiVersion": "v1", "fieldsV1": tree}
-    made = handed_over({"metadata": {"managedFields": [entry]}}, owned, "them", "Apply", lambda leaf: leaf[-1] == "f:a")
+    made = transferred({"metadata": {"managedFields": [entry]}}, owned, "them", "Apply", lambda leaf: leaf[-1] == "f:a")
     assert made == [
         dict(entry, fieldsV1={"f:metadata": {"f:annotations": {".": {}, "f:b": {}}}}),
         dict(entry, manager="them", fieldsV1={"f:metadata": {"f:annotations": {"f:a": {}}}}),
     ]
     assert (
-        handed_over({"metadata": {"managedFields": made}}, owned, "them", "Apply", lambda leaf: leaf[-1] == "f:a")
+        transferred({"metadata": {"managedFields": made}}, owned, "them", "Apply", lambda leaf: leaf[-1] == "f:a")
         is None
     )

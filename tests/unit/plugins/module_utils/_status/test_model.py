@@ -151,7 +151,7 @@ LIMITED = (wrong_facts.host_that_no_play_had, wrong_facts.run_limited_to_cluster
 
 @pytest.mark.parametrize(
     "lie",
-    [None, *(lie for lie in wrong_facts.LIES if lie not in LIMITED)],
+    [None, *(lie for lie in wrong_facts.CASES if lie not in LIMITED)],
     ids=lambda lie: lie.__name__ if lie else "none",
 )
 def test_verify_and_status_are_of_one_mind(lie):

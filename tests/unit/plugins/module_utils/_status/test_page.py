@@ -136,7 +136,7 @@ def hostile_facts(reason):
     facts["trace"] = {
         "flows": [{"id": "0", "number": 61000, "protocol": reason, "version": reason, "source": end, "target": end}],
         "findings": [
-            dict(dict.fromkeys(("cause", "where", "message", "mend", "command", "confidence"), reason), flow="0")
+            dict(dict.fromkeys(("cause", "where", "message", "fix", "command", "confidence"), reason), flow="0")
         ],
         "hops": [
             dict(

@@ -48,9 +48,9 @@ def test_what_was_looked_at_and_is_right_is_proven():
     assert built["text"].splitlines()[-1] == "all green" and built["text"].count("ok 0.4 ms") == 8
 
 
-@pytest.mark.parametrize("lie", wrong_facts.LIES, ids=lambda lie: lie.__name__)
+@pytest.mark.parametrize("lie", wrong_facts.CASES, ids=lambda lie: lie.__name__)
 def test_no_lie_is_green(lie):
-    value, words = wrong_facts.LIES[lie]
+    value, words = wrong_facts.CASES[lie]
     built = judged(lie)
     assert built["verdict"] == value and not built["ok"]
     assert any(words in problem for problem in built["problems"]), built["problems"]
@@ -231,9 +231,9 @@ INDEPENDENT = (
 )
 def test_the_worse_of_two_counts_and_both_are_reported(pair):
     built = judged(*pair)
-    values = {wrong_facts.LIES[lie][0] for lie in pair}
+    values = {wrong_facts.CASES[lie][0] for lie in pair}
     assert built["verdict"] == (BROKEN if BROKEN in values else UNPROVEN)
-    assert all(wrong_facts.LIES[lie][1] in built["text"] for lie in pair)
+    assert all(wrong_facts.CASES[lie][1] in built["text"] for lie in pair)
 
 
 def test_one_cluster_with_other_work_is_not_blamed_for_having_nobody_to_join():

@@ -259,7 +259,7 @@ def nothing_at_all(facts):
     facts.update(mesh={}, found={}, declared=[], capabilities=[], plans={})
 
 
-LIES = {
+CASES = {
     no_pods: (UNPROVEN, "start a pod"),
     one_node_without_pods: (UNPROVEN, "gcp-2: has no pod and no address in its pod ranges 10.4.8.0/24"),
     a_node_stands_in_for_its_pods: (

@@ -66,7 +66,7 @@ def test_an_answer_that_its_source_does_not_take_was_last_seen_there() -> None:
         row["outcome"] = "silent"
     built = report.build(plan, results, {})
     assert [(row["cause"], row["where"]) for row in built["findings"]] == [("not_explained", "aws-0")]
-    assert "handed it back by veth1" in built["findings"][0]["message"]
+    assert "sent it back by veth1" in built["findings"][0]["message"]
 
 
 @pytest.mark.parametrize(

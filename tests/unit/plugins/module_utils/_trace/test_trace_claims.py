@@ -101,7 +101,7 @@ def plain(built: t.Mapping[str, t.Any]) -> None:
         line for line in built["table"] if not line.isprintable()
     ]
     for row in built["findings"]:
-        assert row["message"].isprintable() and row["mend"].isprintable() and row["where"].isprintable()
+        assert row["message"].isprintable() and row["fix"].isprintable() and row["where"].isprintable()
 
 
 @settings(max_examples=80, deadline=None)

@@ -126,7 +126,7 @@ def document(text="", flows=1, hops=3):
         "where": text or "gcp-node-1",
         "flow": "0",
         "message": text or "chain FORWARD drops",
-        "mend": text or "iptables -P",
+        "fix": text or "iptables -P",
         "confidence": text or "proven",
     }
     return {

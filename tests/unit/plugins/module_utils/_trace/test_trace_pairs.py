@@ -73,7 +73,7 @@ def test_what_a_trace_found_is_behind_the_pair_that_it_followed():
         "cause": "wrong_key",
         "message": "g1 has another key",
         "confidence": "proven",
-        "mend": "run the mesh again on g1",
+        "fix": "run the mesh again on g1",
     }
     hostvars = {
         "aws": {

@@ -127,7 +127,7 @@ def test_no_run_of_the_mesh_is_advised_for_a_hosts_own_packets(
     given = report.of_a_host(finding, flow, mesh, clusters)
     assert (
         (
-            given.mend != finding.mend
+            given.fix != finding.fix
             and "only at an address that other clusters accept" in given.text
             and given.cause == cause
         )
