@@ -14,7 +14,7 @@ version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Shows each play as one line that says on how many hosts it ran and what it changed, in numbers of objects. What is off, was skipped
+  - Shows each play as one line with the number of hosts on which it ran and what it changed, in numbers of objects. What is off, was skipped
     or had nothing to do is not shown.
   - Errors, refusals and warnings are always shown, each as one line, at the time when they happen. Of warnings that differ only in the name of
     their host the first is shown, of all of them 30, and the rest is counted. Tables that a run shows although
@@ -52,7 +52,7 @@ options:
       - section: callback_multicluster_digest
         key: diff_lines_of_host
   progress_seconds:
-    description: A step that takes longer tells how far it is after so many seconds, then after twice as many, and so on. V(0) never does.
+    description: A step that takes longer reports how far it is after so many seconds, then after twice as many, and so on. V(0) never does.
     type: float
     default: 15
     env:
@@ -80,7 +80,7 @@ from ansible_collections.multicluster.network.plugins.plugin_utils import digest
 WARNINGS = 30
 #: The hosts of a play that another play has left nothing to do.
 NO_HOSTS = ["!all"]
-#: What the first character of a line of a diff says; the display leaves colours out where there are none.
+#: What the first character of a line of a diff means; the display leaves colours out where there are none.
 #: Of lines that say what a change does to pairs of nodes, Services and addresses.
 _LOSS_COLORS = {"lost": C.COLOR_ERROR, "risked": C.COLOR_CHANGED, "gained": C.COLOR_OK}
 _DIFF_COLORS = {"+": C.COLOR_DIFF_ADD, "-": C.COLOR_DIFF_REMOVE, "@": C.COLOR_DIFF_LINES}
@@ -128,7 +128,7 @@ class CallbackModule(CallbackBase):
         self._repeats = digest_space.Repeats()
         self._refused = False
         self._limited = False
-        self._next = ""  # what a report says is to be done comes last
+        self._next = ""  # what a report asks for comes last
         self._items: set[tuple[str, str]] = set()
         #: Who was at fault in each failure of a host, in their order; None is the host itself.
         self._at_fault: dict[str, list[list[str] | None]] = {}
@@ -263,7 +263,7 @@ class CallbackModule(CallbackBase):
                     continue  # a report has just shown it
                 if not ignore_errors and self._step is not None:
                     if (who, line) in self._step.errors:
-                        continue  # told by the task that failed, and again by the one that ends the host
+                        continue  # reported by the task that failed, and again by the one that ends the host
                     self._step.errors.add((who, line))
                 self._keep(f"FAILED {who}: {task.get_name()}: {line}")
                 how = "failed, goes on:" if ignore_errors else "FAILED"
@@ -433,7 +433,7 @@ def _name(task: t.Any) -> str:
 
 
 def _at_fault(host: str, task: t.Any, data: t.Mapping[str, t.Any]) -> tuple[str, list[str] | None]:
-    """(who is shown, the clusters at fault): a task that one host does for all says nothing of this host."""
+    """(who is shown, the clusters at fault): a task that one host does for all is no result of this host."""
     if not getattr(task, "run_once", False):
         return host, None
     clusters = digest_text.clusters_at_fault(data)

@@ -96,7 +96,7 @@ ENVIRONMENT = {
 
 
 class LeaderGone(Exception):
-    """The leader cannot be entered; the message says why."""
+    """The leader cannot be entered; the message has the reason."""
 
 
 def parse_leader(text: str) -> tuple[int, int | None]:

@@ -19,7 +19,7 @@ options:
     type: dict
     required: true
   kind:
-    description: Its kind. The default is the one that it says.
+    description: Its kind. The default is its own.
     type: str
   profile:
     description: Which generation of the project the strings are of.

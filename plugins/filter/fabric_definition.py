@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fabric as the inventory says it."""
+"""The fabric as the inventory defines it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ version_added: 1.0.0
 author:
   - multicluster.network authors (@multicluster-network)
 description:
-  - Reads every host of the clusters group and every host that says to which cluster it belongs, and gives the options
+  - Reads every host of the clusters group and every host with multicluster_cluster, and gives the options
     C(clusters) and C(definition) of M(multicluster.network.mesh_plan).
   - Modules with O(multicluster.network.mesh_plan#module:clusters_group) ask the inventory themselves. The filter is for tasks of other modules and
     for variables, such as C(reconciler_clusters), which a template on another host needs.

@@ -13,8 +13,8 @@ author:
 description:
   - Asks the API server of every cluster for its nodes and makes each of them a host of the group C(CLUSTER_nodes), with the
     variables that the mesh needs. The clusters themselves stay in an inventory of their own.
-  - The source is a YAML file whose name ends in C(cluster_nodes.yml) or C(cluster_nodes.yaml).
-  - The inventory is trusted, what a cluster says of its nodes is not. An address counts only inside the C(node_cidrs) of its
+  - The source is a YAML file with a name that ends in C(cluster_nodes.yml) or C(cluster_nodes.yaml).
+  - The inventory is trusted, what a cluster reports of its nodes is not. An address counts only inside the C(node_cidrs) of its
     cluster. A node is left out, with a warning, where its name is one that Ansible knows (V(all), V(localhost)), that of a group, of a cluster
     or of a host that is no node of this cluster, or where it ends as files of variables do (V(web.yml)).
   - The inventory's own hosts of a cluster get C(node_labels), C(node_roles) and C(node_name), where they have none, and never a connection variable.
@@ -47,7 +47,7 @@ options:
       - name: K8S_AUTH_KUBECONFIG
   address:
     description:
-      - Which of a node's addresses becomes C(ansible_host). V(Hostname) is the node's name, for clusters whose names resolve.
+      - Which of a node's addresses becomes C(ansible_host). V(Hostname) is the node's name, for clusters with names that resolve.
         V(none) sets nothing, for hosts that are reached in another way.
     type: str
     choices: [InternalIP, ExternalIP, Hostname, none]
@@ -71,7 +71,7 @@ options:
       - name: MULTICLUSTER_NODE_SELECTOR
   node_names:
     description:
-      - How hosts are called. V(plain) is the name of the Node, V(prefixed) is C(CLUSTER-NODE), for clusters whose nodes have equal names
+      - How hosts are called. V(plain) is the name of the Node, V(prefixed) is C(CLUSTER-NODE), for clusters with nodes of equal names
         or names that the inventory has for something else.
     type: str
     choices: [plain, prefixed]
@@ -96,10 +96,10 @@ extends_documentation_fragment:
   - constructed
   - inventory_cache
 notes:
-  - O(keyed_groups) makes groups out of what a cluster says, so none of its groups is one that the inventory has already, or is called like a host
+  - O(keyed_groups) makes groups out of what a cluster reports, so none of its groups is one that the inventory has already, or is called like a host
     or a cluster. Write such a group's name in O(groups), if nodes are to join it.
   - Sources that are read later can give hosts and groups names that nodes have already. Let this source be the last.
-  - Variables of each host are C(node_name), C(node_labels), C(node_roles), C(ansible_host) as O(address) says, and by its group
+  - Variables of each host are C(node_name), C(node_labels), C(node_roles), C(ansible_host) by O(address), and by its group
     C(multicluster_cluster). With O(connection=node_pod) also C(ansible_connection), C(ansible_python_interpreter) and C(ansible_node_pod_access).
     Labels that Kubernetes would not accept are left out.
   - The cache holds names, labels and addresses of nodes, no credential.
@@ -345,7 +345,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         )
 
     def _cluster_of_host(self, name: str) -> set[str]:
-        """The cluster whose node a host of the inventory is, from wherever its variables are written; empty for none."""
+        """The cluster of which a host of the inventory is a node, from wherever its variables are written; empty for none."""
         host, sources = self.inventory.hosts[name], getattr(self.inventory, "processed_sources", None) or []
         known = combine_vars(
             get_group_vars(host.get_groups()),
@@ -404,7 +404,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         if row.address is not None and made:
             variables["ansible_host"] = row.address
         for key, value in variables.items():
-            if key not in known:  # what the inventory says by hand wins
+            if key not in known:  # what the inventory sets by hand wins
                 self.inventory.set_variable(row.name, key, value)
 
     def _construct(self, row: t.Any, made: bool, claimed: ClaimedGroups) -> None:

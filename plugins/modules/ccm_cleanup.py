@@ -142,7 +142,7 @@ refused:
   type: list
   elements: dict
   returned: always
-  sample: [{object: cluster aws, reason: cluster_alive, message: this is the cluster whose addresses would be released}]
+  sample: [{object: cluster aws, reason: cluster_alive, message: the addresses of this cluster itself would be released}]
 failures:
   description: What could not be read, each with C(cluster), C(operation), C(reason), C(message) and C(status).
   type: list

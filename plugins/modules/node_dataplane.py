@@ -898,7 +898,7 @@ def main() -> None:
     if module.params["state"] == "released":
         if module.params["remove_keys"]:
             module.fail_json(
-                msg="state is released and remove_keys is true: without its key the original program would not find its own"
+                msg="state is released and remove_keys is true: without its key the upstream program would not find its own"
             )
         desired["released"] = True
     for device in desired["devices"]:

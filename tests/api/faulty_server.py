@@ -24,7 +24,7 @@ STALL = float(os.environ.get("MCN_STALL", "4"))
 #: What the writes of one run meet, by their number.
 FAULTS = {
     "killed in the middle": {9: "kill"},
-    "silent from the first write": {1: "dead"},
+    "unreachable from the first write": {1: "dead"},
     "conflict": dict.fromkeys(range(4, 12), 409),
     "too many requests": dict.fromkeys(range(4, 9), 429),
     "too many requests for ever": dict.fromkeys(range(4, 500), 429),

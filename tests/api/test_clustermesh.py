@@ -819,7 +819,7 @@ def test_an_annotation_on_a_clustermesh_is_news_and_a_cluster_without_such_objec
     body = {
         "apiVersion": "kilo.squat.ai/v1alpha1",
         "kind": "ClusterMesh",
-        "metadata": {"name": "told"},
+        "metadata": {"name": "noted"},
         "spec": {"clusters": clustermeshes},
     }
     client.create(MESHES, body, "test")
@@ -841,17 +841,17 @@ def test_an_annotation_on_a_clustermesh_is_news_and_a_cluster_without_such_objec
         while not watch.complete:
             assert watch.next(0.2) == [] and time.monotonic() < deadline
         client.merge_patch(
-            MESHES + "/told", {"metadata": {"annotations": {"reconcile-trigger": "2026-01-01T00:00:00Z"}}}, "kubectl"
+            MESHES + "/noted", {"metadata": {"annotations": {"reconcile-trigger": "2026-01-01T00:00:00Z"}}}, "kubectl"
         )
         events = watch.next(60)
         assert [(event["cluster"], event["kind"], event["names"]) for event in events] == [
-            ("eu", "ClusterMesh", ["default/told"])
+            ("eu", "ClusterMesh", ["default/noted"])
         ]
-        client.merge_patch(MESHES + "/told/status", {"status": {"clusters": []}}, "operator")
+        client.merge_patch(MESHES + "/noted/status", {"status": {"clusters": []}}, "operator")
         assert watch.next(3) == [] and not lines  # a status is an answer, not a question
     finally:
         stop.set()
-        client.delete(MESHES + "/told")
+        client.delete(MESHES + "/noted")
         other.stop()
 
 

@@ -234,13 +234,13 @@ def test_services_that_share_an_address(server, api, balancer):
 def test_sharing_across_namespaces_is_by_the_request_of_both(server, api):
     key, across = "lbipam.cilium.io/sharing-key", "lbipam.cilium.io/sharing-cross-namespace"
     make(api, "lb-one/a", {key: "k", across: "lb-two"}, port=80)
-    make(api, "lb-two/silent", {key: "k"}, port=81)
+    make(api, "lb-two/quiet", {key: "k"}, port=81)
     make(api, "lb-two/spoken", {key: "k", across: "*"}, port=82)
     make(api, "lb-two/local", {key: "k", across: "*"}, port=83, externalTrafficPolicy="Local")
     run(server)
-    assert {name: ingress(api, "lb-" + name) for name in ("one/a", "two/silent", "two/spoken", "two/local")} == {
+    assert {name: ingress(api, "lb-" + name) for name in ("one/a", "two/quiet", "two/spoken", "two/local")} == {
         "one/a": ["203.0.113.1"],
-        "two/silent": ["203.0.113.3"],
+        "two/quiet": ["203.0.113.3"],
         "two/spoken": ["203.0.113.1"],
         "two/local": ["203.0.113.2"],
     }
@@ -416,14 +416,14 @@ def reported(client, key):
 
 def test_services_are_reported_and_nobody_is_notified_twice(server, api):
     more = {"events": True}
-    for key in ("lb-one/told", "lb-two/other"):
+    for key in ("lb-one/noted", "lb-two/other"):
         make(api, key)
     make(api, "lb-two/refused", {"lbipam.cilium.io/ips": "198.51.100.0"})
     mark = server.mark()
     assert run(server, True, more)["refused"] and server.writes(mark) == []
     result = run(server, more=more)
     assert result["load_balancers"]["aws"]["events"] == 3
-    assert reported(api, "lb-one/told") == [
+    assert reported(api, "lb-one/noted") == [
         ("Normal", "EnsuredLoadBalancer", "It has 203.0.113.1 of the pool public", 1)
     ]
     ((kind, reason, message, count),) = reported(api, "lb-two/refused")
@@ -448,4 +448,4 @@ def test_services_are_reported_and_nobody_is_notified_twice(server, api):
     for pools in (POOLS, POOLS):
         run(server, more=more, pools=pools)
     ((message, count),) = [row[2:] for row in reported(api, "lb-two/late") if row[1] == "SyncLoadBalancerFailed"]
-    assert message.startswith("claimed_twice: 203.0.113.1 belongs to 'lb-one/told'") and count == 1
+    assert message.startswith("claimed_twice: 203.0.113.1 belongs to 'lb-one/noted'") and count == 1

@@ -35,7 +35,7 @@ SEED = 20261123
 
 
 class Wire:
-    """A piece of network in front of a server: ``mode`` passes, drops what comes without an answer (silent), or breaks (cut)."""
+    """A piece of network in front of a server: ``mode`` passes, drops what comes without an answer (unreachable), or breaks (cut)."""
 
     def __init__(self, server):
         self._to = int(server.url.rpartition(":")[2])
@@ -67,7 +67,7 @@ class Wire:
     def _carry(self, near):
         far = None
         try:
-            while self.mode == "silent":
+            while self.mode == "unreachable":
                 time.sleep(0.05)
             if self.mode == "cut":
                 return
@@ -76,7 +76,7 @@ class Wire:
                 self._open.update((near, far))
             while True:
                 ready = select.select((near, far), (), (), 0.1)[0]
-                while self.mode == "silent":
+                while self.mode == "unreachable":
                     time.sleep(0.05)  # what is on its way comes later, as TCP sends it again
                 for end in ready:
                     data = end.recv(65536)
@@ -195,7 +195,7 @@ def test_a_server_or_its_network_that_fails(fabric, cluster, fault):
         process.kill()
         process.wait(10)
     else:
-        fabric.wires[cluster].set({"stalled": "silent", "cut": "cut"}[fault])
+        fabric.wires[cluster].set({"stalled": "unreachable", "cut": "cut"}[fault])
     kept = cluster == "gcp" and fault == "killed"  # then nobody can be asked
     for unused in range(10):
         if cluster == "gcp" or fault != "killed":
@@ -211,7 +211,7 @@ def test_a_server_or_its_network_that_fails(fabric, cluster, fault):
 
 @FULL
 def test_a_network_that_is_away_for_a_minute(fabric):
-    fabric.wires["aws"].set("silent")
+    fabric.wires["aws"].set("unreachable")
     end = time.monotonic() + 60
     while time.monotonic() < end:
         fabric.change()

@@ -94,7 +94,7 @@ def test_the_api_may_come_later(pair):
     assert nothing_to_do(pair)
 
 
-@pytest.mark.parametrize("fault", ["silent", "cut", pytest.param("killed", marks=pytest.mark.takes_long)])
+@pytest.mark.parametrize("fault", ["unreachable", "cut", pytest.param("killed", marks=pytest.mark.takes_long)])
 def test_a_cluster_that_goes_away_and_comes_back(pair, fault):
     for number in range(7):
         pair.export("aws", ("shop", f"s{number}"), f"10.2.3.{1 + number}")

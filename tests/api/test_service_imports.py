@@ -213,8 +213,7 @@ def test_the_oldest_decides_and_everybody_is_reported(pair):
         )
         message = pair.conditions(name, WEB)["Conflict"]["message"]
         assert (
-            "cluster gcp decides, whose export is the oldest" in message
-            and "ports (1 of 2 clusters differs)" in message
+            "cluster gcp decides: its export is the oldest" in message and "ports (1 of 2 clusters differs)" in message
         )
     assert pair.imported("aws", WEB)["spec"]["ips"] == address, "constant for the life of the import"
     path = pair.clients["gcp"].resource(slices_version(), "EndpointSlice").path("shop")
@@ -225,7 +224,7 @@ def test_the_oldest_decides_and_everybody_is_reported(pair):
     assert {source: [port["name"] for port in found] for source, found in ports.items()} == {
         "gcp": ["http"],
         "aws": ["dns"],
-    }, "81 is not what http says"
+    }, "81 is not the port of http"
     assert not pair.run()["changed"]
 
 

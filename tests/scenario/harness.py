@@ -150,7 +150,7 @@ class Fabric:
             if rows and not unreachable:
                 return rows
             assert time.monotonic() < end, "no answer within {0} s:\n{1}".format(within, "\n".join(unreachable))
-            self.ran("silent: " + "; ".join(unreachable))
+            self.ran("unreachable: " + "; ".join(unreachable))
             time.sleep(1)
 
     @contextlib.contextmanager

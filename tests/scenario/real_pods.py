@@ -9,7 +9,7 @@ import json
 import time
 
 SHELL = "nicolaka/netshoot:v0.15"
-HTTPD = 'echo "$POD on $NODE says $WORDS" > /tmp/index.html; echo serving; exec httpd -f -p 8080 -h /tmp'
+HTTPD = 'echo "$POD on $NODE has $WORDS" > /tmp/index.html; echo serving; exec httpd -f -p 8080 -h /tmp'
 
 
 def field(path):

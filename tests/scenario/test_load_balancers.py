@@ -100,7 +100,7 @@ def play(fabric, *arguments, **variables):
 
 @pytest.fixture(scope="module", autouse=True)
 def surroundings(fabric, tmp_path_factory):
-    """The router, kube-proxy on both nodes, a small HTTP server in each pod, and what the inventory says of all that."""
+    """The router, kube-proxy on both nodes, a small HTTP server in each pod, and the inventory of all that."""
     folder = tmp_path_factory.mktemp("inventory")
     (folder / "hosts.yml").symlink_to(fabric.inventory)
     more = {
@@ -208,8 +208,8 @@ CUT = """table ip mcn_cut {
 }"""
 
 
-def test_the_route_of_a_silent_node_goes_within_the_hold_time(fabric):
-    """Nothing but the missing keepalives tells the router: the node lives and closes nothing."""
+def test_the_route_of_an_unreachable_node_goes_within_the_hold_time(fabric):
+    """Nothing but the missing keepalives notifies the router: the node lives and closes nothing."""
     router, own = STATE["router"], NODES["aws-node-2"]
     assert {router.bgp("neighbors", one)[one]["bgpTimerHoldTimeMsecs"] for one in NODES.values()} == {HOLD * 1000}
     began = time.monotonic()

@@ -182,7 +182,7 @@ def test_the_address_reaches_the_pods_of_the_service(fabric):
         url = "http://" + address
         eventually(
             lambda url=url: run(fabric, "curl", "-s", "-m", "5", url, check=False),
-            lambda text, name=name: text.endswith("says " + name + "\n"),
+            lambda text, name=name: text.endswith("has " + name + "\n"),
         )
 
 
@@ -239,7 +239,7 @@ def test_a_network_policy_changes_no_packet_here(fabric):
     url = f"http://{theirs['status']['podIP']}:8080"
     fabric.play("mesh").ok()
     eventually(
-        lambda: run(fabric, "curl", "-s", "-m", "5", url, check=False), lambda text: text.endswith("says theirs\n")
+        lambda: run(fabric, "curl", "-s", "-m", "5", url, check=False), lambda text: text.endswith("has theirs\n")
     )
     spec = {"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Ingress"], "ingress": []}
     apply(
@@ -252,6 +252,6 @@ def test_a_network_policy_changes_no_packet_here(fabric):
         == spec["podSelector"]
     )
     for unused in range(5):
-        assert run(fabric, "curl", "-s", "-m", "5", url).endswith("says theirs\n"), (
+        assert run(fabric, "curl", "-s", "-m", "5", url).endswith("has theirs\n"), (
             "where a CNI enforces it, nobody would get an answer"
         )

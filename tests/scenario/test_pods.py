@@ -111,12 +111,12 @@ def test_names_and_service_addresses_within_the_cluster(fabric):
     assert "Address:\t10.3.0.10#53" in answer, "the pod asks kube-dns"
     eventually(
         lambda: run(fabric, "curl", "-s", "-m", "5", "http://web", check=False),
-        lambda text: text.endswith("says one\n"),
+        lambda text: text.endswith("has one\n"),
     )
     # the C library's resolver, and a time limit: neither is a matter of course for a busybox
     assert run(
         fabric, "wget", "-q", "-T", "5", "-O", "-", "http://web.default.svc.cluster.local", pod="deployment/web"
-    ).endswith("says one\n")
+    ).endswith("has one\n")
     assert "NXDOMAIN" in run(fabric, "sh", "-c", "nslookup nothing.default.svc.cluster.local. || true")
 
 
@@ -141,7 +141,7 @@ def test_a_deployment_is_scaled_and_rolled(fabric):
     def answers():
         return {run(fabric, "curl", "-s", "-m", "5", "http://web", check=False) for unused in range(8)}
 
-    eventually(answers, lambda texts: all(text.endswith("says two\n") for text in texts))
+    eventually(answers, lambda texts: all(text.endswith("has two\n") for text in texts))
 
 
 def test_a_stateful_set_has_names_of_its_own(fabric):
@@ -157,7 +157,7 @@ def test_a_stateful_set_has_names_of_its_own(fabric):
             lambda name=name: run(fabric, "curl", "-s", "-m", "5", f"http://{name}.db:8080", check=False),
             lambda text: text,
         )
-        assert text.startswith(name + " on aws-node-") and text.endswith("says data\n"), (
+        assert text.startswith(name + " on aws-node-") and text.endswith("has data\n"), (
             "the downward API gives pod and node"
         )
 
@@ -188,7 +188,7 @@ def test_a_node_comes_back_with_its_pods(fabric):
         ]
         return run(fabric, "curl", "-s", "-m", "2", f"http://{address}:8080", check=False)
 
-    eventually(there, lambda text: "on aws-node-2 says here" in text)
+    eventually(there, lambda text: "on aws-node-2 has here" in text)
     fabric.kubectl("aws", "wait", "--for=condition=Ready", "pod/shell", "--timeout=300s")
 
 
@@ -200,10 +200,10 @@ def test_pods_of_two_clusters_meet_over_the_mesh(fabric):
     )
     fabric.play("site").ok()
     text = eventually(lambda: run(fabric, "curl", "-s", "-m", "5", url, check=False), lambda text: text)
-    assert text == f"{theirs['metadata']['name']} on {theirs['spec']['nodeName']} says one\n"
+    assert text == f"{theirs['metadata']['name']} on {theirs['spec']['nodeName']} has one\n"
     assert " 0% packet loss" in run(fabric, "ping", "-n", "-c", "3", "-i", "0.2", theirs["status"]["podIP"])
     owned = pods(fabric, "aws", "agent")[0]["status"]["podIP"]
-    assert "says here" in run(fabric, "curl", "-s", "-m", "5", f"http://{owned}:8080", cluster="gcp")
+    assert "has here" in run(fabric, "curl", "-s", "-m", "5", f"http://{owned}:8080", cluster="gcp")
 
 
 def test_a_mirror_follows_a_deployment_that_is_scaled_and_rolled(fabric):

@@ -655,8 +655,8 @@ def set_label(fabric, value):
     client(fabric, "aws").merge_patch("/api/v1/namespaces/default/pods/web", body, "test")
 
 
-@breaks("policy_lacks_source", asks=TCP, fix="network_sets", name="policy_whose_set_lacks_the_source")
-def policy_whose_set_lacks_the_source(fabric):
+@breaks("policy_lacks_source", asks=TCP, fix="network_sets", name="policy_with_a_set_without_the_source")
+def policy_with_a_set_without_the_source(fabric):
     """A policy of Calico that names an owned set, and the set was made before the pod. The double enforces as Felix would."""
     api = client(fabric, "gcp")
     for plural, kind, scope in (

@@ -101,7 +101,7 @@ def clone(tmp_path, name):
     (folder / "tests" / "lab").mkdir(parents=True)
     shutil.copy(REPO / "tests" / "run", folder / "tests" / "run")
     (folder / "tests" / "lab" / "lab.py").write_text(
-        f"import os, sys\nopen({str(tmp_path / 'told')!r}, 'a').write(' '.join([os.environ['MCN_LAB_STATE'], *sys.argv[1:]]) + chr(10))\n"
+        f"import os, sys\nopen({str(tmp_path / 'noted')!r}, 'a').write(' '.join([os.environ['MCN_LAB_STATE'], *sys.argv[1:]]) + chr(10))\n"
     )
     return folder
 
@@ -117,7 +117,7 @@ def test_clean_ends_the_labs_of_its_own_clone_only(tmp_path):
         [str(mine / "tests" / "run"), "clean"], capture_output=True, text=True, check=False, env=environment
     )
     assert done.returncode == 0, done.stderr
-    assert sorted((tmp_path / "told").read_text().splitlines()) == [
+    assert sorted((tmp_path / "noted").read_text().splitlines()) == [
         f"{state} down --name demo",
         f"{state} down --name orphan",
     ]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A host that cannot run the fabric is told what is missing, and by which variable, before a service fails there for ever."""
+"""A host that cannot run the fabric gets a report of what is missing, and by which variable, before a service fails there for ever."""
 
 from __future__ import annotations
 

@@ -76,11 +76,11 @@ COMPOSED: dict[tuple[str, str], str] = {
     (
         "service_mirror",
         "allow_host_network",
-    ): "true counts where the mesh carries nodes; in another one clear says that packets are not encrypted",
+    ): "true counts where the mesh carries nodes; in another one clear declares that packets are not encrypted",
     (
         "service_imports",
         "allow_host_network",
-    ): "true counts where the mesh carries nodes; in another one clear says that packets are not encrypted",
+    ): "true counts where the mesh carries nodes; in another one clear declares that packets are not encrypted",
     ("playbook_timer", "playbook_timer_environment"): "one variable alongside those that the user gives",
     ("playbook_timer", "playbook_timer_arguments"): "the age of keys alongside those that the user gives",
     ("playbook_timer", "playbook_timer_state"): "no age of keys is no timer",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, multicluster.network authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A limit of 0 is no missing limit: whoever writes it is told, by every flow."""
+"""A limit of 0 is no missing limit: every flow reports it."""
 
 from __future__ import annotations
 

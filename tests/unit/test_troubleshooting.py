@@ -27,7 +27,7 @@ MESH = (
 )
 #: Reasons of checks that people do not meet: another one comes first, or a module alone gives them.
 INNER = {"name_invalid"}
-#: Names of calls whose reason is an argument, and which one.
+#: Names of calls with the reason as an argument, and which one.
 CALLS = {"Finding": 2, "ValueRefused": 0, "Refusal": 1, "note": 2, "_report": 1, "say": 3}
 
 

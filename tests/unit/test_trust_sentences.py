@@ -457,7 +457,7 @@ def test_what_others_can_do_to_a_mesh_is_seen(tmp_path: t.Any, monkeypatch: t.An
     monkeypatch.setattr(persistence, "folders", lambda fabric: [(str(opened), False), (str(private), True)])
     monkeypatch.setattr(settings, "drop_ins", lambda unit: [(f"/etc/systemd/system/{unit}.d/x.conf", "eve")])
     monkeypatch.setattr(settings, "read", lambda *parts: 0)
-    monkeypatch.setattr(settings, "set_by", lambda *parts: ["/etc/sysctl.d/50-eve.conf says 0"])
+    monkeypatch.setattr(settings, "set_by", lambda *parts: ["/etc/sysctl.d/50-eve.conf has 0"])
     device = {"name": "wireguard.gcp", "routes": ["10.4.0.0/16"], "private_key_file": str(private) + "/k"}
 
     def planned(accepted: t.Iterable[str]) -> tuple[node_guard.Folders, t.Any]:

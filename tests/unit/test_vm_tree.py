@@ -41,7 +41,7 @@ def test_the_guest_gets_everything_that_its_tests_are_collected_from(tmp_path):
 
 
 def test_what_the_guest_leaves_out_runs_elsewhere_and_nothing_is_skipped_for_being_there():
-    """A skip inside the guest fails its run, so what the guest cannot do is not selected, by a mark that says why, and `tests/run kernel` has it."""
+    """A skip inside the guest fails its run, so what the guest cannot do is not selected, by a mark with the reason, and `tests/run kernel` has it."""
     guest = (REPO / "tests" / "vm" / "run").read_text("utf-8")
     marked = re.findall(r'-m "([^"]*)" --junitxml', guest)
     assert marked == ["(kernel_wireguard or other_kernel) and not this_machine"]

@@ -95,5 +95,7 @@ def _stopped(memory: Memory, port: int, now: float) -> str:
     if not last.good:
         return f"port {port} of this node reports that it cannot deliver"
     return (
-        f"port {port} of this node has been silent for {SILENCE_SECONDS:g} s" if now - last.at > SILENCE_SECONDS else ""
+        f"port {port} of this node has not responded for {SILENCE_SECONDS:g} s"
+        if now - last.at > SILENCE_SECONDS
+        else ""
     )

@@ -262,5 +262,5 @@ def unproven(name: str, unreachable: t.Collection[str], pinned: t.Mapping[str, s
     others = sorted(other for other in unreachable if other != name and not pinned.get(other))
     if pinned.get(name) or not others:
         return None
-    text = "nothing is given back while {0} cannot be asked, whose reservations could be the ones that carry the UID of {1}; {2}"
+    text = "nothing is given back while {0} cannot be asked, and its reservations could be the ones that carry the UID of {1}; {2}"
     return ValueRefused("source_incomplete", text.format(", ".join(others[:5]), name, _FIX))

@@ -165,7 +165,7 @@ POLICY = Program(
         _mapped(
             "-target-cluster-name SP_TARGET_CLUSTER_NAME",
             "network_sets_sources",
-            "the cluster whose pods become sets elsewhere; empty is all",
+            "the cluster with pods that become sets elsewhere; empty is all",
         ),
         _mapped("-target-kube-config SP_TARGET_KUBE_CONFIG", "kubeconfig context", "of that cluster"),
         _mapped("-remote-api-url SP_REMOTE_API_URL", "api_url"),
@@ -286,7 +286,7 @@ EQUINIX = Program(
         _mapped(
             "--cloud-config --provider-config",
             _S + "config_file " + _S + "config_secret",
-            "the file or the Secret of the original",
+            "the file or the Secret of the upstream program",
         ),
         _mapped("METAL_API_KEY apiKey", _S + "api_key"),
         _mapped("METAL_PROJECT_ID projectID", _S + "project_id"),
@@ -294,7 +294,7 @@ EQUINIX = Program(
         _mapped(
             "METAL_FACILITY_NAME facility",
             _S + "facility " + _S + "metadata_url",
-            "the second for the host's own, the original's last resort",
+            "the second for the host's own, the upstream program's last resort",
         ),
         _mapped("METAL_METRO_NAME metro", _S + "metro"),
         _mapped("METAL_LOAD_BALANCER METAL_LB loadbalancer metalLB", _S + "load_balancer"),

@@ -190,7 +190,7 @@ def _configured(
         argument for part in (command, args) if isinstance(part, list) for argument in part if isinstance(argument, str)
     ]
     if isinstance(command, list) and command and text_of(command[0]).rpartition("/")[2] in SHELLS:
-        alongside.append("it is started by a shell, whose words are not read: give its flags as a file")
+        alongside.append("it is started by a shell, and the shell's arguments are not read: give its flags as a file")
         words = []
     if len(words) > MOST_WORDS or len(rows) > MOST_WORDS:
         alongside.append(f"it has more than {MOST_WORDS} flags or variables: the others are not read")

@@ -104,7 +104,7 @@ def release_cluster(
         plan.refuse(
             f"Service {local}/{options.namespace}/{name}",
             "unsupported_type",
-            "its endpoints are slices, which the original program does not write; run with mirror_as: endpoints first",
+            "its endpoints are slices, which the upstream program does not write; run with mirror_as: endpoints first",
         )
     return plan, writes
 
@@ -178,7 +178,9 @@ def _settle(plan: Plan, bundles: t.Sequence[Bundle], objects: Objects, mine: t.C
             settled.keep.update(bundle.manifests)
             name = f"{unowned[0].kind} {unowned[0].short}"
             if reasons == {"adoptable"}:
-                plan.refuse(bundle.label, "adoptable", f"{name} is the original program's; set adopt to take it over")
+                plan.refuse(
+                    bundle.label, "adoptable", f"{name} belongs to the upstream program; set adopt to take it over"
+                )
             else:
                 plan.refuse(bundle.label, "not_ours", f"{name} exists and has another owner; it is left alone")
             continue

@@ -186,7 +186,7 @@ def _cluster(
         parts += [_named(node, x, y, radius, index, len(members)) for index, node in enumerate(members)]
     else:
         parts += _dots(members, x, y, radius)
-    below = f"{row['hosts']:,} nodes" if row["reachable"] else "API server silent"
+    below = f"{row['hosts']:,} nodes" if row["reachable"] else "API unreachable"
     if inside:
         below += f", {inside['text'] if 'text' in inside else _inside(inside)} inside"
     size = "" if count < 7 else " small"

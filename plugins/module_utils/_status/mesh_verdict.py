@@ -89,7 +89,7 @@ def of_host(
         if alone
         else no_peer_lines(topology, host, probe)
         + no_ping_lines(topology, host, probe, found, outside)
-        + stand_in_lines(topology, host, probe)
+        + substitute_lines(topology, host, probe)
         + discovery_lines(probe, wrong=False)
     )
     return Verdict(*(tuple(f"{host}: {text}" for text in texts) for texts in (broken, unproven + unread_lines(row))))
@@ -278,7 +278,7 @@ def stray_text(strays: t.Sequence[str], pod_cidrs: t.Sequence[str]) -> str:
     ).format(counted(len(strays), "pod"), ", ".join(pod_cidrs) or "(none)", _named(strays))
 
 
-def stand_ins(topology: MeshPlan, found: Found) -> frozenset[str]:
+def substitutes(topology: MeshPlan, found: Found) -> frozenset[str]:
     """The addresses of nodes that were pinged, and pinged from, where no pod was found: they prove nothing of what is forwarded to pods.
 
     As the nodes have them, and as other clusters see them.
@@ -294,9 +294,9 @@ def stand_ins(topology: MeshPlan, found: Found) -> frozenset[str]:
     return frozenset(seen | {address for dummy, address in own})
 
 
-def stand_in_lines(topology: MeshPlan, host: str, probe: Facts) -> list[str]:
+def substitute_lines(topology: MeshPlan, host: str, probe: Facts) -> list[str]:
     """That a node's own address stood in for its pods, and what to do about it."""
-    addresses = sorted(stand_ins(MeshPlan(), {host: {"probe": probe}}))
+    addresses = sorted(substitutes(MeshPlan(), {host: {"probe": probe}}))
     if not addresses:
         return []
     text = (
@@ -308,7 +308,7 @@ def stand_in_lines(topology: MeshPlan, host: str, probe: Facts) -> list[str]:
 
 def ends_named(topology: MeshPlan, found: Found) -> t.Callable[[t.Any], str]:
     """Ends of pings as messages name them by their addresses: "does not reach pod 10.4.7.10". found: of all hosts."""
-    nodes = stand_ins(topology, found)
+    nodes = substitutes(topology, found)
     return lambda address: f"{'node address' if address in nodes else 'pod'} {address}"
 
 
@@ -473,7 +473,7 @@ def no_ping_lines(
             f"no pod there has an address of the same IP version as those of {_named(with_pods)}, so they were not pinged"
         ]
     nobody = f"pinged no pod of another {'node' if topology.spans_nodes else 'cluster'}"
-    nodes = stand_ins(topology, found)
+    nodes = substitutes(topology, found)
     if reached and nodes.issuperset(ping["target"] for ping in probe["pings"]):
         return [nobody + ": what answered there are addresses of nodes"]
     # whether any host was asked that this one could have pinged

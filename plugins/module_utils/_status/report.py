@@ -9,7 +9,7 @@ import typing as t
 from .._plan.mesh_plan import MeshPlan
 from .._plan.seen_addresses import seen_from
 from . import evidence
-from .mesh_verdict import HANDSHAKE_SECONDS, apart, carried, is_cut, member_names, peer_names, stand_ins
+from .mesh_verdict import HANDSHAKE_SECONDS, apart, carried, is_cut, member_names, peer_names, substitutes
 from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted, scope_line
 
 Facts = t.Mapping[str, t.Any]
@@ -197,7 +197,7 @@ def _matrix(topology: MeshPlan, found: Found, most: int) -> str:
     hosts = sorted(host for host in found if host in topology.nodes)
     if len(hosts) > WIDE:
         return _worst_pairs(topology, hosts, found, most)
-    nodes, noted = stand_ins(topology, found), False
+    nodes, noted = substitutes(topology, found), False
     rows = [tuple(["PING pod to pod"] + hosts)]
     for host in hosts:
         pings = (found[host].get("probe") or {}).get("pings") or ()
@@ -225,7 +225,7 @@ def _matrix(topology: MeshPlan, found: Found, most: int) -> str:
 
 def _worst_pairs(topology: MeshPlan, hosts: t.Sequence[str], found: Found, most: int) -> str:
     every = [(host, ping) for host in hosts for ping in (found[host].get("probe") or {}).get("pings") or ()]
-    nodes = stand_ins(topology, found)
+    nodes = substitutes(topology, found)
     pairs = [pair for pair in every if not pair[1]["ok"] or nodes.isdisjoint((pair[1]["source"], pair[1]["target"]))]
     good = sum(1 for unused, ping in pairs if _whole(ping))
     text = f"ping pod to pod: {good:,} of {len(pairs):,} pairs answer; {counted(len(hosts), 'node')} take part"

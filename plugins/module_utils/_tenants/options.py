@@ -161,7 +161,7 @@ def parse_options(given: t.Mapping[str, t.Any]) -> Options:
     options = Options(**known)
     if options.leaving and not options.watch_namespace:
         raise ValueRefused(
-            "watch_namespace_missing", "whose objects are to go must be said: watch_namespace is required"
+            "watch_namespace_missing", "watch_namespace is required: the namespace of the objects to delete"
         )
     if not 0 <= options.min_public_ips <= options.max_public_ips:
         raise ValueRefused("public_ips_range", "0 <= min_public_ips <= max_public_ips does not hold")

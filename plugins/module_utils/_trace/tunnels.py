@@ -155,7 +155,7 @@ class Tunnels:
             peer if peer is not None and not self._holders.get(peer.public_key) else self._at_endpoint(device, there)
         )
         if stranger is not None:
-            text = "{0} has the key {1} for {2}, whose own is {3}".format(
+            text = "{0} has the key {1} for {2}; its own is {3}".format(
                 here.host,
                 printable(stranger.public_key),
                 there.host,
@@ -181,7 +181,7 @@ class Tunnels:
             taken if taken is not None and not self._holders.get(taken.public_key) else self._at_endpoint(inner, here)
         )
         if stranger is not None:
-            text = f"{there.host} has the key {printable(stranger.public_key)} for {here.host}, whose own is {printable(device.public_key)}"
+            text = f"{there.host} has the key {printable(stranger.public_key)} for {here.host}; its own is {printable(device.public_key)}"
             return Fault(causes.WRONG_KEY, here.host, TUNNEL, text, there.host, hand)
         return Fault(
             causes.PEER_MISSING, here.host, TUNNEL, f"{there.host} has no peer for {here.host}", there.host, hand

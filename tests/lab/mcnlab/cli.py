@@ -122,7 +122,7 @@ def _up(lab: Lab, options: argparse.Namespace) -> None:
     if options.nodes is None:
         if options.clusters is not None or options.light:
             raise LabError(
-                '--clusters and --light are about a generated topology: say --nodes as well (a file says "nodes": "light" itself)'
+                '--clusters and --light are about a generated topology: say --nodes as well (a file has "nodes": "light" itself)'
             )
         lab.up(options.topology, options.pods)
         return

@@ -409,7 +409,7 @@ def version(programs: pathlib.Path) -> str:
         said = process.run([programs / "kube-apiserver", "--version"]).stdout
         found = re.search(r"v(1\.\d+\.\d+)", said)
         if not found:
-            raise LabError(f"{programs}/kube-apiserver --version says {said!r}")
+            raise LabError(f"{programs}/kube-apiserver --version prints {said!r}")
         _VERSIONS[programs] = found.group(1)
     return _VERSIONS[programs]
 

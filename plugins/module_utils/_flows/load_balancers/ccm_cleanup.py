@@ -67,7 +67,7 @@ def _living(
 
     for name, found in sorted(clusters.read("read its UID", lambda unused, client: cluster_uid(client)).items()):
         if found == owner.cluster_uid:
-            plan.refuse("cluster " + name, "cluster_alive", "this is the cluster whose addresses would be released")
+            plan.refuse("cluster " + name, "cluster_alive", "the addresses of this cluster itself would be released")
     return clusters.failures, dict(clusters.stats()["requests"])
 
 

@@ -149,7 +149,7 @@ def check_keep(keep: str, balancer: str) -> None:
     """Raises ValueRefused where what announces takes the address with it."""
     if keep and balancer == METALLB:
         text = (
-            "keep_addresses (load_balancers_keep_addresses): MetalLB takes the address from a Service whose pool goes, so it cannot be kept; "
+            "keep_addresses (load_balancers_keep_addresses): MetalLB takes the address from a Service when its pool goes, so it cannot be kept; "
             'write load_balancer: "empty://" into load_balancers_settings first, which moves the Services to our record alone'
         )
         raise ValueRefused("bad_setting", text)

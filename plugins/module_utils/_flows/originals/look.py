@@ -208,4 +208,4 @@ def _lines(
     ]
     lines += said[:MOST_LINES] + [f"{len(said) - MOST_LINES} more such fields"] * (len(said) > MOST_LINES)
     lines += leftover_lines(left)
-    return lines or ["none of the programs whose place this collection takes was found"]
+    return lines or ["none of the programs that this collection replaces was found"]

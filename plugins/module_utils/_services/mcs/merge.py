@@ -176,5 +176,5 @@ def _conflict(
     if not reasons:
         return None
     why = "came first" if kept else "is the oldest"
-    message = f"conflict of {', '.join(reported)}; cluster {winner.id} decides, whose export {why}"
+    message = f"conflict of {', '.join(reported)}; cluster {winner.id} decides: its export {why}"
     return Conflict(tuple(reasons), message + _behind_none(members, ports))

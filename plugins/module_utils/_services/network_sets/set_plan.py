@@ -168,7 +168,7 @@ def _compare(
             if same:
                 plan.unchanged += 1
             else:
-                plan.refuse(label, "adoptable", "the original program's set differs; set adopt to take it over")
+                plan.refuse(label, "adoptable", "the upstream program's set differs; set adopt to take it over")
             return
     shown = _shown(target, actual), _shown(target, after)
     if same:

@@ -390,7 +390,7 @@ PLAYS = """
   hosts: all
   gather_facts: false
   tasks:
-    - {name: told, ansible.builtin.debug: {msg: [one, two]}, run_once: true}
+    - {name: noted, ansible.builtin.debug: {msg: [one, two]}, run_once: true}
     - {name: all, ansible.builtin.fail: {msg: "1 failed, first: coredns_rewrite, cluster oslo: no"}, run_once: true}
 """
 

@@ -139,7 +139,7 @@ def test_what_is_no_credential_is_not_sent(
 def test_a_program_that_asks_for_the_cluster_gets_it(
     server: HostileServer, certificate: t.Any, tmp_path: pathlib.Path
 ) -> None:
-    reported = tmp_path / "told"
+    reported = tmp_path / "noted"
     plugin = program(
         tmp_path, f"open({str(reported)!r}, 'w').write(os.environ['KUBERNETES_EXEC_INFO'])", answer({"token": TOKEN})
     )

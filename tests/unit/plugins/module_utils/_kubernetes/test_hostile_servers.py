@@ -207,7 +207,9 @@ def unreachable(handler, number):
     time.sleep(5)
 
 
-@pytest.mark.parametrize("answer", [drip(b" " * 500), drip_headers, unreachable], ids=["body", "headers", "silent"])
+@pytest.mark.parametrize(
+    "answer", [drip(b" " * 500), drip_headers, unreachable], ids=["body", "headers", "unreachable"]
+)
 def test_slow_drip_ends_at_the_deadline(hostile, answer):
     client, server = hostile(answer, QUICK._replace(request_seconds=0.6))
     started = time.monotonic()

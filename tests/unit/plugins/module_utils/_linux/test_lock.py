@@ -78,7 +78,7 @@ def test_a_full_disk_leaves_no_lock_of_which_nobody_knows(folder):
     assert not folder.exists()
 
 
-def test_what_a_lock_says_is_there_though_the_disk_got_full(folder):
+def test_the_record_of_a_lock_is_there_though_the_disk_got_full(folder):
     held = LockFile(str(folder), "x.lock")
     assert held.take({"a": 1})
     with full_disk(), pytest.raises(OSError):
@@ -218,7 +218,7 @@ def test_many_who_take_and_remove_it_never_meet(folder):
         st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda v: json.dumps(v).encode()),
     )
 )
-def test_whatever_a_lock_says_is_a_map(tmp_path_factory, content):
+def test_whatever_a_lock_holds_is_a_map(tmp_path_factory, content):
     folder = tmp_path_factory.mktemp("said")
     (folder / "x").write_bytes(content)
     assert isinstance(read_record(str(folder), "x"), dict)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A systemd that hangs, or whose programs are gone, is an error by name: the dead-man tries again after one, and died of anything else."""
+"""A systemd that hangs, or has no programs, is an error by name: the dead-man tries again after one, and died of anything else."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_one_that_hangs(programs, name):
 
 
 @pytest.mark.parametrize("name", sorted(ASKED))
-def test_one_whose_programs_are_gone(programs, name):
+def test_one_without_its_programs(programs, name):
     assert not list(programs.iterdir())
     with pytest.raises(LinuxError, match="system(ctl|d-run): No such file"):
         ASKED[name]()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Clusters whose Kilo connects locations: leaders carry their location, whoever the nodes say they are (gap G9)."""
+"""Clusters with a Kilo that connects locations: leaders carry their location, whoever the nodes say they are (gap G9)."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_a_learnt_endpoint_that_is_the_internal_address_takes_its_route_away_and
     assert "192.168.30.1/32" in routes_of(planned(found, own_endpoint_routes=True), "eu", "m--us--us-1")
 
 
-def test_a_range_of_the_whole_cluster_makes_way_for_its_nodes_endpoints_and_says_so() -> None:
+def test_a_range_of_the_whole_cluster_makes_way_for_its_nodes_endpoints_and_reports_it() -> None:
     found = fabric({("eu", 1): {"clustermesh-endpoint": "192.168.20.2:51820"}})
     plan = planned(found, None, MESH)
     routes = routes_of(plan, "us", "m--eu--eu-1")

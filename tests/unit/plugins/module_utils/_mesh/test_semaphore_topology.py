@@ -141,7 +141,7 @@ def test_what_we_are_about_to_write_counts_as_written() -> None:
 def test_nodes_of_the_original_are_peers() -> None:
     given_listings = copy.deepcopy(SETTLED)
     given_listings["gcp"]["nodes"].append(node("gcp-2", "10.4.8.0/24", "10.22.22.28", published("aws", THIRD_KEY, "")))
-    given_listings["gcp"]["nodes"].append(node("silent", "10.4.9.0/24", "10.22.22.29"))
+    given_listings["gcp"]["nodes"].append(node("unkeyed", "10.4.9.0/24", "10.22.22.29"))
     topology = plan_semaphore_mesh(fabric(), given_listings).to_json()
     assert [(peer["node"], peer["endpoint"]) for peer in peers_of(topology)] == [
         ("gcp-1", "10.22.22.27:51821"),

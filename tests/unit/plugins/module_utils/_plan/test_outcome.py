@@ -179,7 +179,7 @@ def test_a_capability_that_broke_blames_no_cluster():
             ["verify: n2: x"],
         ),
         (
-            {"ok": True, "problems": [], "broken": [], "unproven": ["mesh: refused gcp/gcp-2: lies [claimed_twice]"]},
+            {"ok": True, "problems": [], "broken": [], "unproven": ["mesh: refused gcp/gcp-2: is [claimed_twice]"]},
             ["ok", "not proven"],
             [],
         ),

@@ -248,11 +248,11 @@ def test_the_oldest_decides(more, reason):
             getattr(merged.shape, field) == desired and merged.conflict.reasons == (reason,) and merged.winner == "aws"
         )
         assert merged.conflict.message.endswith(
-            "(1 of 2 clusters differs); cluster aws decides, whose export is the oldest"
+            "(1 of 2 clusters differs); cluster aws decides: its export is the oldest"
         )
     kept = merge(WEB, [one("gcp", 2, **more), one("aws")], first="gcp")
     assert getattr(kept.shape, field) == value and kept.conflict.message.endswith(
-        "cluster gcp decides, whose export came first"
+        "cluster gcp decides: its export came first"
     )
 
 

@@ -161,7 +161,7 @@ def test_verify_and_status_are_of_one_mind(lie):
     document = model.build(status_facts(facts))
     verify = report.build(facts)
     assert document["verdict"]["value"] == verify["verdict"]
-    if lie is not wrong_facts.silent_host:
+    if lie is not wrong_facts.unreachable_host:
         assert sorted(document["verdict"]["broken"] + document["verdict"]["unproven"]) == sorted(
             set(verify["problems"] + verify["warnings"])
             - {text for text in verify["problems"] if text.startswith("not proven is no success")}

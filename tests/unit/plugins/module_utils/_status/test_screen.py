@@ -70,7 +70,7 @@ def test_first_what_it_is_last_what_to_do_and_nothing_twice(unreachable, change)
     )
 
 
-def test_the_worst_cluster_is_first_and_says_so():
+def test_the_worst_cluster_is_first_and_named():
     lines = screen.lines(built(unreachable=("gcp-node-4",)), {})
     assert (
         lines[2].startswith("gcp ") and row(lines, "gcp")[1:4] == ["3", "of", "4"] and row(lines, "gcp")[-1] == "broken"

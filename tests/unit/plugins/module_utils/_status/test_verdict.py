@@ -72,12 +72,12 @@ def test_no_lie_is_green(lie):
 
 def test_a_replacement_is_shown_as_none_of_the_pods():
     """Neither the matrix nor a lost ping calls a node's own address a pod."""
-    built = judged(wrong_facts.a_node_stands_in_for_its_pods)
+    built = judged(wrong_facts.a_node_represents_its_pods)
     assert built["text"].count("ok 0.4 ms") == 4 and built["text"].count("node 0.4 ms") == 4
     assert any("start a pod on it" in problem for problem in built["problems"])
 
     def lost(facts):
-        wrong_facts.a_node_stands_in_for_its_pods(facts)
+        wrong_facts.a_node_represents_its_pods(facts)
         next(ping for ping in wrong_facts.probe(facts)["pings"] if ping["node"] == "gcp-2").update(
             ok=False, milliseconds=None
         )

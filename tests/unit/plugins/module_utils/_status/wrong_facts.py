@@ -57,11 +57,11 @@ def replace_pods(facts, *hosts):
             ping.update({key: old.get(ping[key], ping[key]) for key in ("source", "target")})
 
 
-def a_node_stands_in_for_its_pods(facts):
+def a_node_represents_its_pods(facts):
     replace_pods(facts, "gcp-2")
 
 
-def nodes_stand_in_for_all_pods(facts):
+def nodes_represent_all_pods(facts):
     replace_pods(facts, *facts["found"])
 
 
@@ -82,7 +82,7 @@ def limit(facts, unasked=verified.CAPABILITIES):
     facts["plans"] = {name: plan for name, plan in facts["plans"].items() if name not in unasked}
 
 
-def silent_host(facts):
+def unreachable_host(facts):
     facts["found"]["gcp-2"] = {}
 
 
@@ -262,11 +262,11 @@ def nothing_at_all(facts):
 CASES = {
     no_pods: (UNPROVEN, "start a pod"),
     one_node_without_pods: (UNPROVEN, "gcp-2: has no pod and no address in its pod ranges 10.4.8.0/24"),
-    a_node_stands_in_for_its_pods: (
+    a_node_represents_its_pods: (
         UNPROVEN,
         "gcp-2: has no network namespace with an address of its pod ranges 10.4.8.0/24, so its own address 10.4.8.1",
     ),
-    nodes_stand_in_for_all_pods: (
+    nodes_represent_all_pods: (
         UNPROVEN,
         "aws-1: pinged no pod of another cluster: what answered there are addresses of nodes",
     ),
@@ -274,7 +274,7 @@ CASES = {
     every_node_refused: (UNPROVEN, "[claimed_twice]"),
     one_node_refused: (UNPROVEN, "mesh: refused gcp/gcp-2"),
     unreadable_cluster: (BROKEN, "cluster gcp: connection refused [unreachable]"),
-    silent_host: (BROKEN, "gcp-2: could not be verified"),
+    unreachable_host: (BROKEN, "gcp-2: could not be verified"),
     host_that_no_play_had: (UNPROVEN, "1 node not looked at (gcp-2): no play of this run had them"),
     limit_that_leaves_nothing: (
         UNPROVEN,

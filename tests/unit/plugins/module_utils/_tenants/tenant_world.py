@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A tenant of the reference flow, on two servers in memory whose network side does its own work."""
+"""A tenant of the reference flow, on two servers in memory with a network side that does its own work."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_a_prediction_is_the_first_pass_and_writes_nothing() -> None:
 
 
 def test_the_prediction_of_a_take_over_lists_all_that_it_writes() -> None:
-    """What hangs on a twin, too: a twin that is only noted as another program's says what it shall already."""
+    """What hangs on a twin, too: a twin that is only noted as another program's has what it shall already."""
     made = World(tenant(), machines())
     made.settle()
     twins = made.apinet.all()

@@ -133,7 +133,7 @@ def test_every_pair_is_answered_as_one_by_one(data: t.Any) -> None:
         (lambda part: part.update(peers=[], complete=False), "not read"),
     ],
 )
-def test_a_pair_says_why(change: t.Any, cause: str) -> None:
+def test_a_pair_has_its_cause(change: t.Any, cause: str) -> None:
     mesh = plan({"aws": 2, "gcp": 1})
     change(mesh["clusters"]["aws"]["remotes"]["gcp"])
     pairs = classes.Pairs(MeshPlan.from_json(mesh))

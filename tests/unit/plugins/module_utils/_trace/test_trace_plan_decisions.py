@@ -46,7 +46,7 @@ def block(cidr: str, *but: str) -> list[t.Any]:
         ({"podSelector": None}, False),
     ],
 )
-def test_a_policy_says_whom_it_lets_in(spec: t.Any, lacks: bool) -> None:
+def test_a_policy_selects_whom_it_lets_in(spec: t.Any, lacks: bool) -> None:
     source = (4, number("10.8.0.7"))
     assert (policies.lacks_source([policy(**spec)], "shop", {"app": "web"}, source) is not None) == lacks
     assert policies.lacks_source([policy(**spec)], "bank", {"app": "web"}, source) is None
