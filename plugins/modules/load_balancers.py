@@ -234,7 +234,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
     converge as load_balancers,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.arguments import common_spec
-from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.moving import KEEP
+from ansible_collections.multicluster.network.plugins.module_utils._flows.load_balancers.migration import KEEP
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
 
 

@@ -173,20 +173,20 @@ stats:
 
 from typing import Any
 
-from ansible_collections.multicluster.network.plugins.module_utils._flows.originals import look
+from ansible_collections.multicluster.network.plugins.module_utils._flows.upstream import inspection
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import (
     inventory_spec,
     reader_spec,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.module import KubeModule, exit_kube
-from ansible_collections.multicluster.network.plugins.module_utils._originals.programs import PROGRAMS
+from ansible_collections.multicluster.network.plugins.module_utils._upstream.programs import PROGRAMS
 
 
 def argument_spec() -> dict[str, Any]:
     """All options."""
     files = {
         "path": {"type": "path", "required": True},
-        "program": {"type": "str", "required": True, "choices": [*PROGRAMS, look.MANIFESTS]},
+        "program": {"type": "str", "required": True, "choices": [*PROGRAMS, inspection.MANIFESTS]},
         "cluster": {"type": "str"},
     }
     return {
@@ -202,7 +202,7 @@ def main() -> None:
     """Entry point."""
     module = KubeModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:
-        result = look.run(module.params)
+        result = inspection.run(module.params)
     except ValueError as err:
         module.fail_json(msg=str(err))
     asked = module.params["capabilities"]

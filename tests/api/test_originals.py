@@ -12,10 +12,12 @@ import pathlib
 
 import pytest
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._flows.originals import look
+from ansible_collections.multicluster.network.plugins.module_utils._flows.upstream import inspection
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import NotFound
 
-CONFIGURED = yaml.safe_load((pathlib.Path(__file__).resolve().parents[1] / "originals" / "told.yml").read_text("utf-8"))
+CONFIGURED = yaml.safe_load(
+    (pathlib.Path(__file__).resolve().parents[1] / "originals" / "settings.yml").read_text("utf-8")
+)
 
 
 def complete(obj):
@@ -57,7 +59,7 @@ def semaphore_of_one_cluster(server):
 
 def test_what_runs_becomes_an_inventory_and_nothing_is_written(semaphore):
     mark = semaphore.mark()
-    result = look.run({"clusters": [semaphore.access("aws")], "timeout": 20})
+    result = inspection.run({"clusters": [semaphore.access("aws")], "timeout": 20})
     assert not result["failures"] and not result["changed"]
     asked = semaphore.audit(mark)
     assert {verb for verb, path, status in asked} <= {"list", "get"} and not [
@@ -101,7 +103,7 @@ def test_what_runs_becomes_an_inventory_and_nothing_is_written(semaphore):
 
 
 def test_a_cluster_that_cannot_be_read_keeps_no_other_out(semaphore):
-    result = look.run(
+    result = inspection.run(
         {"clusters": [semaphore.access("aws"), semaphore.access("dead", api_url="https://127.0.0.1:1")], "timeout": 10}
     )
     assert {row["cluster"] for row in result["failures"]} == {"dead"}
@@ -109,5 +111,5 @@ def test_a_cluster_that_cannot_be_read_keeps_no_other_out(semaphore):
 
 
 def test_a_server_without_upstream_programs_reports_it(server):
-    result = look.run({"clusters": [server.access("aws")], "timeout": 20})
+    result = inspection.run({"clusters": [server.access("aws")], "timeout": 20})
     assert result["programs"] == [] and result["lines"][0].startswith("none of the programs") or result["owners"]

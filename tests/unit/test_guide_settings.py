@@ -15,7 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.load_b
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.argspec import ACCESS_OPTIONS
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.settings import SETTINGS
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.variables import CLUSTER_VARIABLES
-from ansible_collections.multicluster.network.plugins.module_utils._originals.programs import MAPPED, PROGRAMS
+from ansible_collections.multicluster.network.plugins.module_utils._upstream.programs import MAPPED, PROGRAMS
 from ansible_collections.multicluster.network.plugins.plugin_utils.known_variables import known_variables, role_options
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ import pathlib
 import re
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._originals.programs import PROGRAMS
+from ansible_collections.multicluster.network.plugins.module_utils._upstream.programs import PROGRAMS
 
 RST = pathlib.Path(__file__).resolve().parents[2] / "docs" / "docsite" / "rst"
 LABEL = "ansible_collections.multicluster.network.docsite."

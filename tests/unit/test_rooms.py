@@ -30,7 +30,7 @@ PURE_ROOMS: dict[str, tuple[str, ...]] = {
     "_loadbalancers": _BASE,
     "_tenants": _BASE,
     "_status": (*_BASE, "_dataplane"),
-    "_originals": (*_BASE, "_loadbalancers", "_mesh/kubespan"),
+    "_upstream": (*_BASE, "_loadbalancers", "_mesh/kubespan"),
     "_trace": (*_BASE, "_dataplane", "_mesh/kubespan", "_mesh/semaphore", "_services", "_loadbalancers", "_status"),
 }
 EDGE_ROOMS: dict[str, tuple[str, ...]] = {
@@ -56,7 +56,7 @@ FLOW_ROOMS: dict[str, tuple[str, ...]] = {
     "_flows/load_balancers": (*_API, "_flows/mesh"),
     "_flows/tenants": _API,
     "_flows/clustermesh": (*_API, "_flows/access", "_flows/mesh"),
-    "_flows/originals": _API,
+    "_flows/upstream": _API,
     "_flows/reconciler": (*_API, "_flows/mesh", "_flows/runs", "_flows/services", "_flows/load_balancers"),
 }
 ROOMS = {**PURE_ROOMS, **EDGE_ROOMS, **FLOW_ROOMS}

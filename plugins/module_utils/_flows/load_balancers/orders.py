@@ -13,7 +13,7 @@ from ..._loadbalancers.service_plan import RESERVE, Context, CostPlan, Order, Pa
 from ..._loadbalancers.services import Service, address_of, counts
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused
-from . import moving, recorded
+from . import migration, recorded
 from .backends import SYNC
 from .providers import host_facility
 from .run import Run, version_of
@@ -107,10 +107,10 @@ def _take_marks(run: Run, cost: CostPlan) -> None:
         return
     named = {key for entry in run.ledger.values() for key in (entry.service, *entry.sharers)}
     taken = [key for key in cost.networks if key in named and key in run.state.objects and run.options.handles(key)]
-    moved = moving.take_marks(run.client, run.setup.cluster, run.state.objects, taken, run.setup.balancer.type)
+    moved = migration.take_marks(run.client, run.setup.cluster, run.state.objects, taken, run.setup.balancer.type)
     run.former = moved.rows
     run.outcome.warnings += [f"{run.setup.cluster}: {note}" for note in moved.notes]
-    run.write(moved.puts + moving.take_records(run.setup.cluster, run.state.objects, taken, run.manager))
+    run.write(moved.puts + migration.take_records(run.setup.cluster, run.state.objects, taken, run.manager))
 
 
 def _placed(run: Run, cost: CostPlan, limit: int | None) -> CostPlan:

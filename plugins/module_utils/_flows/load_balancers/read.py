@@ -9,8 +9,8 @@ import time
 import typing as t
 
 from ..._kubernetes.client import Client
-from ..._loadbalancers.former import former_of
 from ..._loadbalancers.ledger import Ledger, ledger_name
+from ..._loadbalancers.previous import former_of
 from ..._loadbalancers.services import EVERY_ANNOTATION, Service, addresses_in_use, service_of
 from ..._loadbalancers.settings import LoadBalancer
 from ..._loadbalancers.setup import Setup

@@ -25,7 +25,7 @@ from ..._loadbalancers.services import NAMED, Service, address_of, counts, left_
 from ..._plan.budget import check_budget
 from ..._plan.plan import Change, Refusal
 from ..._values.refused import ValueRefused
-from . import backends, moving, released
+from . import backends, migration, released
 from .backends import ABSENT, REMOVE, SYNC
 from .read import is_owned
 from .run import Run
@@ -80,7 +80,7 @@ def return_unused(run: Run, cost: CostPlan, backend: backends.BackendPlan) -> No
         _give_back(run, action)
     _let_go(run)
     written = {item.key: item.owned for item in run.state.services}
-    run.write(moving.leave_puts(run.setup.cluster, run.state.objects, actions, run.options.keep, is_owned, written))
+    run.write(migration.leave_puts(run.setup.cluster, run.state.objects, actions, run.options.keep, is_owned, written))
     if not run.setup.static:
         for ident in set(run.ledger) - {item.id for item in run.held} - run.begun:
             del run.ledger[ident]  # somebody else released it, or nobody asks for it any more

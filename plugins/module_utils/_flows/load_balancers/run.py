@@ -51,7 +51,7 @@ class Proof(t.NamedTuple):
 class RunOptions(t.NamedTuple):
     """What the user asks of one run for one cluster. ``mode`` sync, add, remove, absent or released; ``services`` those that it handles, none for all;
     ``release``: whether this run gives back what nobody uses; ``confirmed``: whether confirm_empty names the cluster; ``keep``: for whom Services keep
-    their addresses with absent (moving.KEEP)."""
+    their addresses with absent (migration.KEEP)."""
 
     mode: str = SYNC
     services: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from ..._loadbalancers.bgp.values import NodeBgp
 from ..._loadbalancers.metallb.config import ServiceKey
 from ..._loadbalancers.service_plan import CostPlan
 from ..._loadbalancers.services import sentences
-from . import backends, bgp as bgp_facts, gathering, moving, orders, returns, shown
+from . import backends, bgp as bgp_facts, gathering, migration, orders, returns, shown
 from .backends import ABSENT, REMOVE, SYNC
 from .run import RELEASED, Report, Run
 from .writes import CarriedOut, DryRun
@@ -39,7 +39,7 @@ class ServiceAddressReconciler(Run):
         self.effects = effects
         self.outcome.warnings += self.setup.warnings
         if self.options.mode == ABSENT and self.setup.balancer.enabled:
-            moving.check_keep(self.options.keep, self.setup.balancer.type)
+            migration.check_keep(self.options.keep, self.setup.balancer.type)
         backend = backends.BackendPlan([], [], [], frozenset())
         cost = CostPlan([], 0, 0, None, [], {})
         speakers: t.Sequence[NodeBgp] = ()

@@ -13,13 +13,13 @@ import typing as t
 from ..._kubernetes import workloads
 from ..._kubernetes.client import Client
 from ..._kubernetes.errors import KubeError
-from ..._loadbalancers.former import FORMERS, Former, Marks, at_work, former_of, ingress_of, marks_of, without
+from ..._loadbalancers.previous import FORMERS, Former, Marks, at_work, former_of, ingress_of, marks_of, without
 from ..._loadbalancers.service_plan import LEAVE, Action
 from ..._loadbalancers.settings import KUBE_VIP, METALLB
-from ..._originals.programs import EQUINIX
 from ..._plan.objects import owners
 from ..._plan.plan import Change
 from ..._plan.sole_owner import Path
+from ..._upstream.programs import EQUINIX
 from ..._values.addresses import readable_address
 from ..._values.refused import ValueRefused
 from ..._values.text import in_short

@@ -14,27 +14,29 @@ import typing as t
 import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
-from ansible_collections.multicluster.network.plugins.module_utils._originals.document import scalar, text
-from ansible_collections.multicluster.network.plugins.module_utils._originals.programs import (
+from ansible_collections.multicluster.network.plugins.module_utils._upstream.document import scalar, text
+from ansible_collections.multicluster.network.plugins.module_utils._upstream.programs import (
     LOST,
     MAPPED,
     PROGRAMS,
     UNKNOWN,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._originals.proposal import MOST_CLUSTERS
-from ansible_collections.multicluster.network.plugins.module_utils._originals.reading import (
+from ansible_collections.multicluster.network.plugins.module_utils._upstream.proposal import MOST_CLUSTERS
+from ansible_collections.multicluster.network.plugins.module_utils._upstream.reading import (
     Given,
     Seen,
     objects_of,
     propose,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._originals.workloads import (
+from ansible_collections.multicluster.network.plugins.module_utils._upstream.workloads import (
     desired_config_maps,
     processes,
 )
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-CONFIGURED = yaml.safe_load((pathlib.Path(__file__).resolve().parents[4] / "originals" / "told.yml").read_text("utf-8"))
+CONFIGURED = yaml.safe_load(
+    (pathlib.Path(__file__).resolve().parents[4] / "originals" / "settings.yml").read_text("utf-8")
+)
 SECRET = "s3cr3t-0123456789"
 
 

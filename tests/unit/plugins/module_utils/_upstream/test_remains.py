@@ -11,9 +11,9 @@ import json
 import pathlib
 import shlex
 
-from ansible_collections.multicluster.network.plugins.module_utils._originals.leftovers import leftovers, lines
-from ansible_collections.multicluster.network.plugins.module_utils._originals.owners import Marked, count, still
-from ansible_collections.multicluster.network.plugins.module_utils._originals.remains import DEFINITION, remains
+from ansible_collections.multicluster.network.plugins.module_utils._upstream.leftovers import leftovers, lines
+from ansible_collections.multicluster.network.plugins.module_utils._upstream.owners import Marked, count, still
+from ansible_collections.multicluster.network.plugins.module_utils._upstream.remains import DEFINITION, remains
 from hypothesis import given, strategies as st
 
 TESTS = pathlib.Path(__file__).resolve().parents[4]

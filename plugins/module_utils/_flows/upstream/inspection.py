@@ -12,13 +12,13 @@ from ..._kubernetes.client import Client, segment
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.plain_yaml import plain_documents
-from ..._originals.document import text
-from ..._originals.leftovers import MOST_LINES, Left, leftovers, lines as leftover_lines
-from ..._originals.owners import MARKED, Marked, count, still
-from ..._originals.programs import CLUSTERMESH, KUBESPAN, PROGRAMS
-from ..._originals.reading import Given, Seen, objects_of, propose
-from ..._originals.remains import BINDINGS, DEFINITION, ROLES, WEBHOOKS, namespaces_of, remains
-from ..._originals.workloads import KINDS, desired_config_maps, processes
+from ..._upstream.document import text
+from ..._upstream.leftovers import MOST_LINES, Left, leftovers, lines as leftover_lines
+from ..._upstream.owners import MARKED, Marked, count, still
+from ..._upstream.programs import CLUSTERMESH, KUBESPAN, PROGRAMS
+from ..._upstream.reading import Given, Seen, objects_of, propose
+from ..._upstream.remains import BINDINGS, DEFINITION, ROLES, WEBHOOKS, namespaces_of, remains
+from ..._upstream.workloads import KINDS, desired_config_maps, processes
 from ..._values.refused import ValueRefused
 from ..._values.text import lower
 

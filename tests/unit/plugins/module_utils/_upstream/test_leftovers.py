@@ -12,7 +12,7 @@ import re
 import shlex
 
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._originals.leftovers import (
+from ansible_collections.multicluster.network.plugins.module_utils._upstream.leftovers import (
     MOST_LINES,
     leftovers,
     lines,
@@ -20,7 +20,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._originals.le
 from hypothesis import given, strategies as st
 
 TESTS = pathlib.Path(__file__).resolve().parents[4]
-CONFIGURED = yaml.safe_load((TESTS / "originals" / "told.yml").read_text("utf-8"))
+CONFIGURED = yaml.safe_load((TESTS / "originals" / "settings.yml").read_text("utf-8"))
 HOSTILE = json.loads((TESTS / "fixtures" / "hostile" / "leftovers.json").read_text("utf-8"))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._flows.originals import look
+from ansible_collections.multicluster.network.plugins.module_utils._flows.upstream import inspection
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.errors import Forbidden, ListIncomplete
 
 OPERATOR = {
@@ -67,7 +67,7 @@ class Server:
 
 def left(refused):
     clusters = types.SimpleNamespace(fail=None)
-    found = look._gather("eu", Server(refused), clusters, False)  # pylint: disable=protected-access
+    found = inspection._gather("eu", Server(refused), clusters, False)  # pylint: disable=protected-access
     return {f"{one.kind} {one.name}" for one in found.left}, [(error.operation, error.cause) for error in found.unread]
 
 
