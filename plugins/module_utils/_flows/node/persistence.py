@@ -24,7 +24,7 @@ CODE_ROOT = "/usr/local/lib/multicluster-network"
 UNIT_ROOT = "/etc/systemd/system"
 #: The node's own files, as a pod sees them that is among its processes.
 HOST_ROOT = "/proc/1/root"
-WANTED_BY = UNIT_ROOT + "/multi-user.target.wants"
+WANTS_FOLDER = UNIT_ROOT + "/multi-user.target.wants"
 
 #: The module with the ``main()`` that the archive runs; it carries what that imports.
 AGENT = "_flows.node.node_agent"
@@ -164,7 +164,7 @@ def watch_name(fabric: str) -> str:
 
 def _enabled(name: str, text: str) -> dict[str, files.FileState]:
     """A unit, and the link that enables it."""
-    unit, link = f"{UNIT_ROOT}/{name}", f"{WANTED_BY}/{name}"
+    unit, link = f"{UNIT_ROOT}/{name}", f"{WANTS_FOLDER}/{name}"
     return {
         unit: files.FileState("file", 0o644, text.encode("ascii")),
         link: files.FileState("link", 0o777, unit.encode("ascii")),
@@ -227,7 +227,7 @@ def unit_files(fabric: str) -> list[str]:
     """The boot unit and the link that enables it; in a node pod the link to the agent."""
     if node_pod.inside():
         return [agent_link(fabric)]
-    return [f"{UNIT_ROOT}/{unit_name(fabric)}", f"{WANTED_BY}/{unit_name(fabric)}"]
+    return [f"{UNIT_ROOT}/{unit_name(fabric)}", f"{WANTS_FOLDER}/{unit_name(fabric)}"]
 
 
 def _desired_unit(fabric: str) -> dict[str, files.FileState]:
@@ -313,7 +313,7 @@ def gather(
     for code in sorted({code_folder(fabric), _pod_code_folder(fabric)}):
         paths.update(f"{code}/{name}" for name in files.list_folder(code))
     paths.update(
-        f"{root}/{name}" for root in (UNIT_ROOT, WANTED_BY) for name in (unit_name(fabric), watch_name(fabric))
+        f"{root}/{name}" for root in (UNIT_ROOT, WANTS_FOLDER) for name in (unit_name(fabric), watch_name(fabric))
     )
     paths.update((*link_managers.paths(_manager_name(fabric)), agent_link(fabric)))
     if not desired:

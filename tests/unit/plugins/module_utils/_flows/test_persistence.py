@@ -29,7 +29,7 @@ def host(tmp_path, monkeypatch):
     """A host's folders; systemd gets no call."""
     for name in ("STATE_ROOT", "CODE_ROOT", "UNIT_ROOT"):
         monkeypatch.setattr(persistence, name, str(tmp_path / name.lower()))
-    monkeypatch.setattr(persistence, "WANTED_BY", str(tmp_path / "unit_root" / "multi-user.target.wants"))
+    monkeypatch.setattr(persistence, "WANTS_FOLDER", str(tmp_path / "unit_root" / "multi-user.target.wants"))
     monkeypatch.setattr(
         persistence.link_managers,
         "paths",
