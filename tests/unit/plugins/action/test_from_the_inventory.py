@@ -147,7 +147,7 @@ def test_status_knows_all_hosts_and_what_a_limit_left_out(tmp_path):
 
 
 def test_a_bundle_has_no_secret_of_any_host(tmp_path):
-    node = {"node": {"log": "the secret is correct-horse, the other hunter2-of-aws, mine is tell-nobody"}}
+    node = {"node": {"log": "the first is correct-horse, the other hunter2-of-aws, mine is tell-nobody"}}
     tasks = [
         before(True, node_info=node),
         role(
@@ -164,7 +164,7 @@ def test_a_bundle_has_no_secret_of_any_host(tmp_path):
             for member in archive.getmembers()
             if member.isfile()
         }
-    assert any("the secret is" in text for text in texts.values()) and any(
+    assert any("the first is" in text for text in texts.values()) and any(
         "10.4.0.0/16" in text for text in texts.values()
     )
     assert not [
