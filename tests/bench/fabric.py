@@ -13,6 +13,9 @@ else is done. There is nobody to compare with but Ansible itself: an empty play 
 `--pods 110` puts that many Pods on each node, at addresses anywhere in the cluster's range, and lets their addresses be the source of the nodes' ranges
 (`pod_ranges: pods`); the bars are the same, and an unchanged site may change nothing.
 
+`--clusters 2 --others 10` has one large cluster and a small one: all pairs of nodes of different clusters are tunnels, and 200 nodes in two halves have more
+than the userspace WireGuard of one machine can keep.
+
 `--runs site --uncompared --rounds 5` runs this collection and a copy of it that does not compare the paths between nodes in turn, and judges the sums.
 """
 
@@ -165,7 +168,7 @@ class Fabric:
         self.rows, self.rounds = {}, {}
 
     def up(self):
-        topology = generate.topology(self.nodes, self.asked.clusters, light=True)
+        topology = generate.topology(self.nodes, self.asked.clusters, light=True, others=self.asked.others)
         if self.asked.pods:
             for cluster in topology["clusters"].values():
                 cluster["variables"]["pod_ranges"] = "pods"
@@ -498,6 +501,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", type=int, nargs="+", default=[8, 20])
     parser.add_argument("--clusters", type=int, default=4)
+    parser.add_argument(
+        "--others", type=int, default=0, help="so many nodes in each cluster but the first, which has the rest"
+    )
     parser.add_argument("--forks", type=int, default=10)
     parser.add_argument(
         "--rounds", type=int, default=1, help="of the unchanged site and its floor; the last one counts"

@@ -38,6 +38,17 @@ def test_every_node_is_dealt_out_and_no_ranges_meet(nodes, clusters):
             assert ipaddress.ip_network(node.pod_cidrs[0]).subnet_of(ipaddress.ip_network(cluster.pod_cidrs[0]))
 
 
+def test_one_large_cluster_has_the_nodes_that_the_others_leave():
+    made = topology.parse(generate.topology(200, 3, light=True, others=10))
+    assert [len(cluster.nodes) for cluster in made.clusters] == [180, 10, 10]
+
+
+@pytest.mark.parametrize(("nodes", "clusters", "others"), [(20, 3, 10), (9, 2, -1), (600, 3, 10)])
+def test_a_large_cluster_without_room_is_refused(nodes, clusters, others):
+    with pytest.raises(LabError, match="each has 1 to 250 nodes"):
+        generate.topology(nodes, clusters, others=others)
+
+
 @pytest.mark.parametrize(
     ("nodes", "real_pods", "desired"), [(8, False, 0), (8, True, 1024), (200, False, 1328), (200, True, 1328)]
 )

@@ -13,13 +13,22 @@ from .errors import LabError
 MOST_CLUSTERS, MOST_NODES = 16, 250
 
 
-def topology(nodes: int, clusters: int, light: bool = False) -> dict[str, t.Any]:
-    """The JSON shape of ``topology.parse``: clusters c1, c2, ... with the nodes c1-1, c1-2, ..., one pod on each."""
-    if not 1 <= clusters <= MOST_CLUSTERS or not clusters <= nodes <= clusters * MOST_NODES:
+def topology(nodes: int, clusters: int, light: bool = False, others: int = 0) -> dict[str, t.Any]:
+    """The JSON shape of ``topology.parse``: clusters c1, c2, ... with the nodes c1-1, c1-2, ..., one pod on each.
+
+    others: how many nodes each cluster but the first has, which has the rest; 0 for equal shares.
+    """
+    shares = (
+        [nodes // clusters + (1 if number < nodes % clusters else 0) for number in range(clusters)]
+        if clusters > 0
+        else []
+    )
+    if others and shares:
+        shares = [nodes - others * (clusters - 1), *[others] * (clusters - 1)]
+    if not 1 <= clusters <= MOST_CLUSTERS or not all(1 <= share <= MOST_NODES for share in shares):
         raise LabError(
             f"{nodes} nodes in {clusters} clusters: there may be 1 to {MOST_CLUSTERS} clusters, and each has 1 to {MOST_NODES} nodes"
         )
-    shares = [nodes // clusters + (1 if number < nodes % clusters else 0) for number in range(clusters)]
     made = {f"c{number + 1}": _cluster(number, share) for number, share in enumerate(shares)}
     return {"clusters": made, **({"nodes": "light"} if light else {})}
 
