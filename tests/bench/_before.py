@@ -1,0 +1,127 @@
+#!/usr/bin/env python
+# Copyright (c) 2026, multicluster.network authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What this clone's benchmarks show compared with those of an earlier revision, on one machine in one run.
+
+Run by `tests/run bench_before REVISION GROUP [ARGUMENTS of the group]`; MCN_TURNS is how often. The two take turns, each with its own code and its
+own benchmark, and the least that each figure of the collection was in any turn counts: other work of the machine only adds. Rows are matched by
+their place, since their texts may differ between revisions. A group that ends with another number of rows is no comparison, and a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import typing as t
+
+#: The columns of the collection's own figures, as the benchmarks of several revisions name them; those of a row are added.
+COLUMN = re.compile(r"collection|our\w|service_mirror, s|controller s|nodes s")
+#: Figures outside of tables: those of `plans`.
+SENTENCE = re.compile(r"^(?P<label>plan of .*?): (?P<figure>[\d.]+) s of CPU", re.M)
+#: What a figure may be of the one before.
+WORST = 1.05
+#: Figures below are noise, in the unit of the group.
+LEAST = 0.05
+
+Rows = list[tuple[str, float]]
+
+
+def figures(text: str) -> Rows:
+    """(label, the collection's figure) of each row of what a benchmark printed, in its order."""
+    found: Rows = []
+    head: list[str] = []
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            head = []
+            found += [(match["label"], float(match["figure"])) for match in SENTENCE.finditer(line)]
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not head:
+            head = cells
+            continue
+        numbers = [number_of(cell) for name, cell in zip(head, cells) if COLUMN.fullmatch(name)]
+        own = [number for number in numbers if number is not None]
+        if own and "for comparison" not in cells:
+            found.append((", ".join(cell for cell in cells[:2] if cell), sum(own)))
+    return found
+
+
+def number_of(cell: str) -> float | None:
+    """The number of a cell such as ``12.5``, ``flow 0.123``; None where it has none."""
+    match = re.fullmatch(r"(?:[a-z]+ )?(\d+(?:\.\d+)?)", cell)
+    return float(match[1]) if match else None
+
+
+def run(tree: pathlib.Path, group: str, more: t.Sequence[str]) -> Rows:
+    """One run of a benchmark of a tree. A bar that it misses is its own to report, and no reason to stop here."""
+    root = tree.parents[2]
+    environment = dict(
+        os.environ, PYTHONPATH=str(root), ANSIBLE_COLLECTIONS_PATH=f"{root}:{os.environ['MCN_NEIGHBOURS']}"
+    )
+    done = subprocess.run(
+        [str(tree / "tests" / "bench" / "run"), group, *more],
+        cwd=tree,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    )
+    found = figures(done.stdout)
+    if not found:
+        raise SystemExit(f"{tree}: {group} ended with {done.returncode} and without a figure:\n{done.stdout[-4000:]}")
+    return found
+
+
+def best(turns: t.Sequence[Rows]) -> Rows:
+    """Each row with the least that it was. Raises SystemExit where turns differ in their rows."""
+    if len({len(rows) for rows in turns}) != 1:
+        raise SystemExit(f"the turns have {sorted({len(rows) for rows in turns})} rows: a run ended early")
+    return [(same[0][0], min(figure for _label, figure in same)) for same in zip(*turns)]
+
+
+def compared(before: t.Sequence[Rows], now: t.Sequence[Rows]) -> list[tuple[str, float, float, float]]:
+    """(label, before, now, now compared with before) of each row."""
+    old, new = best(before), best(now)
+    if len(old) != len(new):
+        raise SystemExit(
+            f"{len(old)} rows before and {len(new)} now: give the group arguments by which both show the same"
+        )
+    return [(label, was, is_now, is_now / was if was else 1.0) for (_old, was), (label, is_now) in zip(old, new)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("before", type=pathlib.Path)
+    parser.add_argument("group")
+    parser.add_argument("more", nargs=argparse.REMAINDER)
+    asked, count = parser.parse_args(), int(os.environ.get("MCN_TURNS", "3"))
+    trees = [asked.before, pathlib.Path(__file__).absolute().parents[2]]
+    turns: list[list[Rows]] = [[], []]
+    for number in range(count):
+        for side in (0, 1) if number % 2 else (1, 0):
+            turns[side].append(run(trees[side], asked.group, asked.more))
+            sys.stderr.write(f"turn {number + 1} of {count}, {'now' if side else 'before'}: done\n")
+    print(f"| {asked.group} | before | now | compared with before |\n|---|---|---|---|")
+    missed = []
+    for label, was, is_now, ratio in compared(*turns):
+        noise = max(was, is_now) < LEAST
+        print(
+            f"| {label} | {was:.3f} | {is_now:.3f} | {ratio:.3f}{' (too small to count)' if noise else ''} |",
+            flush=True,
+        )
+        if ratio > WORST and not noise:
+            missed.append(label)
+    if missed:
+        raise SystemExit(f"more than {WORST} times what it was: " + "; ".join(missed))
+
+
+if __name__ == "__main__":
+    main()
