@@ -45,13 +45,13 @@ class _Report(ControllerAction):
         )
         options = dict(given)
         try:
-            facts = {name: options.pop(name) for name in ("trace", "nodes", "silent") if name in options}
+            facts = {name: options.pop(name) for name in ("trace", "nodes", "unreachable") if name in options}
             if "trace" not in facts:
                 plans = collected.of_hosts(hostvars, list(hostvars), kept.TRACE_PLAN)
                 facts["trace"] = next((plan["trace"] for plan in plans.values() if "trace" in plan), {})
             hosts = [str(host) for host in facts["trace"].get("nodes") or () if host in hostvars]
             nodes, unreachable = gathered(hostvars, hosts)
-            options["facts"] = pack({"nodes": nodes, "silent": unreachable, **facts})
+            options["facts"] = pack({"nodes": nodes, "unreachable": unreachable, **facts})
             if variables.get("ansible_limit"):
                 options.setdefault("outside", [host for host in hosts if host not in present])
             self._task.args = options

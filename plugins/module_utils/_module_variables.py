@@ -95,7 +95,7 @@ _ROLES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         {"max_pods": ("mesh_verify_pods",), "wait_seconds": (), "pod_cidrs": (), "for_ends": (), "host_targets": ()},
     ),
     "node_info": ("support_bundle", {"pod_cidrs": ()}),
-    "originals_info": ("adopt", {"keep_clustermeshes": ()}),
+    "upstream_info": ("adopt", {"keep_clustermeshes": ()}),
     "run_lock": ("run_lock", {"lock_wait": ("run_lock_wait",)}),
     "run_guard": ("capability", {}),
     "run_outcome": (
@@ -136,7 +136,7 @@ _ROLES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "reserved": (),
         },
     ),
-    "trace_report": ("trace", {"trace": (), "nodes": (), "silent": (), "outside": ()}),
+    "trace_report": ("trace", {"trace": (), "nodes": (), "unreachable": (), "outside": ()}),
 }
 #: An option that is a plain English term is taken for one only where a message could mean nothing else.
 _PLAIN = frozenset(("adopt", "renumber"))

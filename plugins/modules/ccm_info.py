@@ -72,7 +72,7 @@ clusters:
       cost: {orders: [], before: 1, after: 1, limit: null}
       plan: {create: 0, update: 0, delete: 0, unchanged: 0, changes: []}
       refused: []
-      reservations: [{id: 203.0.113.0, address: 203.0.113.0, cidr: 32, state: created, location: "", ours: true, service: default/web,
+      reservations: [{id: 203.0.113.0, address: 203.0.113.0, cidr: 32, state: created, location: "", owned: true, service: default/web,
         load_balancer_name: "usage=metal-ccm-auto:service=l7RnKS8k48oG3Qv3Pxx8FzEMj3X3E5c8JPOIzyLWWdY=:cluster=5a3e0c4e-6a1f-4a55-9d0c-3b2d2f6b1c11",
         assigned_to: []}]
       control_plane: {}

@@ -105,7 +105,7 @@ stale:
   type: dict
   returned: always
   sample: {us: []}
-foreign:
+unowned:
   description: Target to Peers that are not owned.
   type: dict
   returned: always
@@ -114,7 +114,7 @@ handshakes:
   description: Target to the number of Peers that some node has heard of, and the names of those that do not respond. It needs a Kilo that publishes it.
   type: dict
   returned: always
-  sample: {us: {heard_of: 1, silent: [prod--eu--eu-2]}}
+  sample: {us: {heard_of: 1, unreachable: [prod--eu--eu-2]}}
 force_endpoints:
   description: Cluster to node to the value of C(force-endpoint), where C(clustermesh-endpoint) is empty or the same.
   type: dict

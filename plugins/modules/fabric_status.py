@@ -36,7 +36,7 @@ options:
       - The page has a picture of each way.
     type: dict
     default: {}
-  silent:
+  unreachable:
     description: Host that did not answer to what its connection said.
     type: dict
     default: {}
@@ -191,7 +191,7 @@ def main() -> None:
             "plans": {"type": "dict", "default": {}},
             "probes": {"type": "dict", "default": {}},
             "trace": {"type": "dict", "default": {}},
-            "silent": {"type": "dict", "default": {}},
+            "unreachable": {"type": "dict", "default": {}},
             "capabilities": {"type": "list", "elements": "str", "default": []},
             "limit": {"type": "str", "default": ""},
             "outside": {"type": "list", "elements": "str", "default": []},

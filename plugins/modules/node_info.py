@@ -84,7 +84,7 @@ node:
     now: 1795311932.5
     devices:
       - name: wireguard.gcp
-        ours: true
+        owned: true
         listen_port: 51821
         peers:
           - public_key: ZIaHH+/lKD6Qd4cGGQnQcBWBKkasTnRUJ7m30oCgcAA=

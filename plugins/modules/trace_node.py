@@ -153,7 +153,7 @@ answers:
       answer: {error: null, type: unicast, dev: wireguard.gcp, via: null, src: null, table: 254}
 sent:
   description:
-    - What became of each packet. C(outcome) is answered, refused, unreachable (the source's own namespace has no way), icmp_error, silent or
+    - What became of each packet. C(outcome) is answered, refused, unreachable (the source's own namespace has no way), icmp_error, no_answer or
       failed (nothing was sent). C(size) is 0 for the small one.
   type: list
   elements: dict
@@ -162,7 +162,7 @@ sent:
 asked:
   description:
     - What the DNS server answered to flows with a name as target, asked from the source's own network namespace before the packets were sent.
-      C(outcome) is answered, no_name, no_address (of the flow's family), failed or silent.
+      C(outcome) is answered, no_name, no_address (of the flow's family), failed or no_answer.
   type: list
   elements: dict
   returned: with O(state=sent)
@@ -180,7 +180,7 @@ packed:
 events:
   description:
     - What the kernel reported, in its order. C(seen) is in microseconds since the recorder was armed, C(packet) the same for all events of a
-      packet. Chains of the trace's own table (C(ours)) are first and last in each hook.
+      packet. Chains of the trace's own table (C(owned)) are first and last in each hook.
     - C(type) is rule, return (a chain's end) or policy (of a base chain).
     - Empty with O(packed).
   type: list
@@ -201,7 +201,7 @@ events:
       type: rule
       verdict: drop
       to: null
-      ours: false
+      owned: false
       iif: veth1
       oif: wireguard.gcp
       mark: 0

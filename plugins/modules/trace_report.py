@@ -40,12 +40,12 @@ options:
     description: Host to the results of M(multicluster.network.trace_node) as C(armed), C(sent) and C(collected).
     type: dict
     default: {}
-  silent:
+  unreachable:
     description: Host that did not answer to what its connection said.
     type: dict
     default: {}
   facts:
-    description: O(trace), O(nodes) and O(silent) as one text, as a play of this collection passes them. Needed where there is no O(trace).
+    description: O(trace), O(nodes) and O(unreachable) as one text, as a play of this collection passes them. Needed where there is no O(trace).
     type: str
   outside:
     description: Hosts of the trace that C(--limit) left out.
@@ -151,7 +151,7 @@ def argument_spec() -> dict[str, Any]:
         "fabric": {"type": "str", "required": True},
         "trace": {"type": "dict"},
         "nodes": {"type": "dict", "default": {}},
-        "silent": {"type": "dict", "default": {}},
+        "unreachable": {"type": "dict", "default": {}},
         "facts": {"type": "str"},
         "outside": {"type": "list", "elements": "str", "default": []},
         "page": {"type": "path"},

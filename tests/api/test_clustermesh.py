@@ -701,7 +701,7 @@ def test_secrets_and_objects(mesh, tmp_path):
     assert token not in json.dumps(result)
     information = clustermesh.info(given)
     assert (
-        information["in_sync"] and information["plan"]["unchanged"] == 12 and not any(information["foreign"].values())
+        information["in_sync"] and information["plan"]["unchanged"] == 12 and not any(information["unowned"].values())
     )
     client.delete(MESHES + "/prod")
     assert clustermesh.run(given)["plan"]["delete"] == 12 and client.list(MESHES).items == []
@@ -720,9 +720,9 @@ def test_info_reports_what_is_wrong(mesh):
     result = clustermesh.info(request_for(mesh))
     assert not result["in_sync"] and not result["changed"] and writes(mesh, before) == {}
     assert [(row["object"], row["reason"]) for row in result["skipped_nodes"]] == [("us/us-2", "WGIPInvalid")]
-    assert result["foreign"]["ap"] == result["stale"]["ap"] == ["laptop"]
+    assert result["unowned"]["ap"] == result["stale"]["ap"] == ["laptop"]
     assert result["handshakes"] == {
-        "eu": {"heard_of": 1, "silent": ["prod--ap--ap-1", "prod--ap--ap-2", "prod--us--us-2"]}
+        "eu": {"heard_of": 1, "unreachable": ["prod--ap--ap-1", "prod--ap--ap-2", "prod--us--us-2"]}
     }
     assert result["force_endpoints"] == {"eu": {"eu-1": "203.0.113.1:51820"}}
     assert result["drift"]["us"]["update"] == [{"name": "prod--eu--eu-1", "reason": "differs in endpoint"}]

@@ -677,7 +677,7 @@ def test_who_holds_what(server, double, api):
     result = ccm_info.run(request_for(server, double, eip_tag="cp"))
     found = result["clusters"]["aws"]
     assert server.writes(mark) == [] and not [call for call in double.calls()[-20:] if call.startswith("DELETE")]
-    assert [(one["service"], one["ours"]) for one in found["reservations"] if one["service"]] == [
+    assert [(one["service"], one["owned"]) for one in found["reservations"] if one["service"]] == [
         ("lb-metal/web", True)
     ]
     assert found["control_plane"] == {"address": "203.0.113.100", "assigned_to": []}

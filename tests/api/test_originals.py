@@ -97,7 +97,7 @@ def test_what_runs_becomes_an_inventory_and_nothing_is_written(semaphore):
         "kind": "Service",
         "manager": "semaphore-service-mirror",
         "objects": 1,
-        "ours": False,
+        "owned": False,
     }
     assert row in result["owners"]
 

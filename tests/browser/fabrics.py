@@ -41,7 +41,7 @@ def device(host, name, peers):
         "name": name,
         "kind": "wireguard",
         "alias": "multicluster.network/default",
-        "ours": True,
+        "owned": True,
         "up": True,
         "mtu": 1420,
         "addresses": [],
@@ -105,7 +105,7 @@ def peers_of(reported):
 
 
 def facts(sizes, unreachable=(), services=3, sets=2):
-    """Facts of model.build for a Semaphore mesh of clusters with so many nodes each. silent: hosts that did not answer."""
+    """Facts of model.build for a Semaphore mesh of clusters with so many nodes each. unreachable: hosts that did not answer."""
     hosts = hosts_of(sizes)
     place = {host: (number, index) for number, name in enumerate(hosts) for index, host in enumerate(hosts[name])}
     mesh = {
@@ -211,7 +211,7 @@ def facts(sizes, unreachable=(), services=3, sets=2):
         "nodes": nodes,
         "probes": probes,
         "node_plans": plans,
-        "silent": dict.fromkeys(unreachable, "unreachable: no route to host"),
+        "unreachable": dict.fromkeys(unreachable, "unreachable: no route to host"),
         "clusters": clusters,
         "drift": [],
         "refused": [],

@@ -57,7 +57,7 @@ add rule inet unowned forward jump guard
 """
     )
     _armed, sent, collected = traced(router, flow())
-    assert [row["outcome"] for row in sent] == ["silent"]
+    assert [row["outcome"] for row in sent] == ["no_answer"]
     rule = 'ip daddr 198.18.2.10 tcp dport 8080 counter drop comment "closed for now"'
     assert ends(collected) == {("inet", "unowned", "guard", "rule", "drop", rule)}
     assert (
@@ -71,7 +71,7 @@ add rule inet unowned forward jump guard
 def test_a_policy_that_drops_is_named(router, version):
     router.nft(FORWARD.format(0, "drop"))
     _armed, sent, collected = traced(router, flow(version=version))
-    assert [row["outcome"] for row in sent] == ["silent"]
+    assert [row["outcome"] for row in sent] == ["no_answer"]
     assert ends(collected) == {("inet", "unowned", "forward", "policy", "drop", None)}
     row = next(row for row in collected["events"] if row["verdict"] == "drop")
     assert (row["hook"], row["priority"], row["iif"], row["oif"]) == ("forward", 0, "veth-client", "veth-server")
@@ -95,7 +95,7 @@ def test_legacy_iptables_tell_nothing_but_the_place_is_known(router):
     if done.returncode:
         pytest.skip("this kernel has no legacy iptables")
     armed, sent, collected = traced(router, flow())
-    assert armed["facts"]["legacy_iptables"] and [row["outcome"] for row in sent] == ["silent"]
+    assert armed["facts"]["legacy_iptables"] and [row["outcome"] for row in sent] == ["no_answer"]
     assert places(collected)[-1] == "forward_first", "it came to the hook and did not leave it"
 
 
@@ -202,7 +202,7 @@ def test_a_closed_port_refuses(router, protocol, version):
 def test_a_port_that_does_not_answer(router):
     _armed, sent, collected = traced(router, flow("udp", 4, 8082))
     assert (
-        [row["outcome"] for row in sent] == ["silent"]
+        [row["outcome"] for row in sent] == ["no_answer"]
         and places(collected) == PASSES
         and places(collected, "back") == []
     )
@@ -220,7 +220,7 @@ def test_a_large_packet_gets_the_size_that_fits(router, protocol, port, version)
         (1400, "answered", None),
     ], sent
     errors = [row for row in collected["events"] if row["error"] == "too_big"]
-    assert errors and {(row["direction"], row["mtu"], row["chain"]) for row in errors if row["ours"]} >= {
+    assert errors and {(row["direction"], row["mtu"], row["chain"]) for row in errors if row["owned"]} >= {
         ("back", 1400, "output_first")
     }
     assert {1500, 1400} <= {row["length"] for row in collected["events"] if row["direction"] == "forward"}
@@ -236,7 +236,7 @@ add rule inet unowned output icmp type destination-unreachable drop
 add rule inet unowned output icmpv6 type packet-too-big drop
 """)
     _armed, sent, collected = traced(router, flow(version=version), sizes=[1500])
-    assert [(row["size"], row["outcome"]) for row in sent] == [(0, "answered"), (1500, "silent")], sent
+    assert [(row["size"], row["outcome"]) for row in sent] == [(0, "answered"), (1500, "no_answer")], sent
     assert {row[1:5] for row in ends(collected, "back")} >= {("unowned", "output", "rule", "drop")}
 
 
@@ -245,7 +245,7 @@ def test_without_forwarding_it_ends_before_the_hook(router, version):
     name = {4: "net.ipv4.ip_forward=0", 6: "net.ipv6.conf.all.forwarding=0"}[version]
     router.node.run("sysctl", "-qw", name)
     armed, sent, collected = traced(router, flow(version=version))
-    assert sent[0]["outcome"] in ("silent", "icmp_error")
+    assert sent[0]["outcome"] in ("no_answer", "icmp_error")
     assert armed["facts"]["settings"]["forwarding"][str(version)] == 0
     assert places(collected) in (
         ["prerouting_first", "prerouting_last"],
@@ -262,7 +262,7 @@ def test_the_reverse_path_filter_counts(router):
     router.node.run("ip", "route", "add", CLIENT[4] + "/32", "dev", "veth-server")
     router.node.run("sysctl", "-qw", "net.ipv4.conf.veth-client.rp_filter=1")
     armed, sent, collected = traced(router, flow())
-    assert sent[0]["outcome"] == "silent" and places(collected) == ["prerouting_first", "prerouting_last"]
+    assert sent[0]["outcome"] == "no_answer" and places(collected) == ["prerouting_first", "prerouting_last"]
     name = "IPReversePathFilter"
     assert collected["counters"]["ip"][name] > armed["facts"]["counters"]["ip"][name]
     assert armed["facts"]["settings"]["rp_filter"]["veth-client"] == 1

@@ -30,7 +30,7 @@ def test_what_the_node_reports_of_itself(router):
         and link["up"]
         and link["mtu"] == 1500
         and "198.18.1.1/24" in link["addresses"]
-        and not link["ours"]
+        and not link["owned"]
     )
     assert {"dst": "198.18.2.0/24", "dev": "veth-server", "table": 254}.items() <= next(
         row for row in facts["routes"] if row["dst"] == "198.18.2.0/24" and row["table"] == 254

@@ -153,7 +153,7 @@ def test_names_of_others_are_only_shown(router):
         env=flow_environment(),
     )
     _armed, _sent, collected = traced(router, flow())
-    met = list(dict.fromkeys(row["chain"] for row in collected["events"] if not row["ours"]))
+    met = list(dict.fromkeys(row["chain"] for row in collected["events"] if not row["owned"]))
     assert met == [name.replace("\n", "?").replace("\x1b", "?") for name in HOSTILE]
     assert {row[1:5] for row in ends(collected)} == {("x; flush ruleset", "-f", "policy", "drop")}
     assert not pathlib.Path("/tmp/owned").exists() and all(row["rule"] is None for row in collected["events"])

@@ -160,7 +160,7 @@ def places(collected, direction="forward", name="0"):
     found = [
         row["chain"]
         for row in collected["events"]
-        if row["ours"] and row["direction"] == direction and row["flow"] == name
+        if row["owned"] and row["direction"] == direction and row["flow"] == name
     ]
     return list(dict.fromkeys(found))
 

@@ -76,7 +76,7 @@ def parse_journal(found: t.Any, fabric: str, code_folder: str) -> Data:
     if len(writer) != 2 or not _is(writer[0], int) or not _is(writer[1], _NUMBER + (type(None),)):
         raise ValueRefused(REASON, f"writer: {quoted(writer)} names no process")
     if found["code"] is not None and not (is_plain_path(found["code"]) and found["code"].startswith(code_folder + "/")):
-        raise ValueRefused(REASON, f"code: {quoted(found['code'])} is no program of ours")
+        raise ValueRefused(REASON, f"code: {quoted(found['code'])} is no program of this collection")
     for name, device in found["devices"].items():
         if not _DEVICE.match(name) or name in (".", ".."):
             raise ValueRefused(REASON, f"devices: {quoted(name)} is no name of a device")

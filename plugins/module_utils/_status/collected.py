@@ -301,9 +301,9 @@ def status(
     limit: str = "",
     asked: t.Iterable[str] = (),
 ) -> Data:
-    """What the modules that describe a fabric take: {mesh, nodes, node_plans, plans, probes, trace, silent, limit, outside, unasked}.
+    """What the modules that describe a fabric take: {mesh, nodes, node_plans, plans, probes, trace, unreachable, limit, outside, unasked}.
 
-    hosts: those that may be nodes; one without ``multicluster_cluster`` is left out, one without a result is kept in ``silent``, or, under
+    hosts: those that may be nodes; one without ``multicluster_cluster`` is left out, one without a result is kept in ``unreachable``, or, under
     a limit, as outside of it. on: the capabilities that the inventory asks for;
     asked: the hosts that the limit left.
     """
@@ -312,7 +312,7 @@ def status(
         "nodes": {},
         "node_plans": {},
         "plans": {},
-        "silent": {},
+        "unreachable": {},
         "limit": limit,
         "outside": [],
         "unasked": [],
@@ -327,7 +327,7 @@ def status(
             found["outside"].append(str(host))  # who was asked and did not answer has a result with that
             continue
         if result.get("node") is None:
-            found["silent"][str(host)] = why_none(result)
+            found["unreachable"][str(host)] = why_none(result)
         converge = given.get(results.NODE, {})
         if "plan" in converge or converge.get("refused"):
             found["node_plans"][str(host)] = part(converge)

@@ -158,7 +158,7 @@ def _nftables(change: Data, node: Data, names: t.Any) -> Blame:
     return (
         table_owner(table),
         None,
-        "the table is owned; somebody with root changed it" if table.get("ours") else "the table has another owner",
+        "the table is owned; somebody with root changed it" if table.get("owned") else "the table has another owner",
     )
 
 

@@ -35,7 +35,7 @@ def build(facts: Facts) -> Data:
     """The document.
 
     facts: ``fabric``, ``now`` (epoch of the controller), ``mesh`` (of mesh_plan), ``nodes`` {host: node of node_info, or None}, ``probes`` {host:
-    of node_probe}, ``trace`` (of collected.trace), ``node_plans`` {host: of node_dataplane in check mode}, ``silent`` {host: what its connection
+    of node_probe}, ``trace`` (of collected.trace), ``node_plans`` {host: of node_dataplane in check mode}, ``unreachable`` {host: what its connection
     said}, ``plans`` and ``capabilities`` (see evidence.judge),
     ``clusters`` {cluster: of read_cluster, or None}, ``drift`` [entry], ``refused`` [{where, object, reason,
     message}], ``failures`` [{cluster, operation, reason, message}], ``tenants`` (of apinet_info, or None), ``previous`` (an older document, or None),
@@ -137,7 +137,11 @@ def _traces(trace: t.Mapping[str, t.Any]) -> Data:
 def gathered(facts: Facts, now: float) -> dict[str, Data]:
     """What the nodes said, as the verdict takes it. Handshakes are those of node_info, where no probe was made."""
     found: dict[str, Data] = {}
-    probes, plans, unreachable = facts.get("probes") or {}, facts.get("node_plans") or {}, facts.get("silent") or {}
+    probes, plans, unreachable = (
+        facts.get("probes") or {},
+        facts.get("node_plans") or {},
+        facts.get("unreachable") or {},
+    )
     for host, node in facts["nodes"].items():
         if host in nodes_outside(facts):
             continue
@@ -169,7 +173,7 @@ def _reported_peers(node: Facts, now: float) -> list[Data]:
             "listen_port": device.get("listen_port"),
         }
         for device in node.get("devices") or ()
-        if device.get("ours")
+        if device.get("owned")
         for peer in device.get("peers") or ()
     ]
 
@@ -231,7 +235,7 @@ def peer_names(mesh: MeshPlan, nodes: t.Mapping[str, t.Any]) -> dict[str, tuple[
     for host, node in nodes.items():
         about = mesh.node(host)
         for device in (node or {}).get("devices") or ():
-            if device.get("public_key") and device.get("ours"):
+            if device.get("public_key") and device.get("owned"):
                 found[device["public_key"]] = (about.cluster or "?", about.node_name or host)
     for node in nodes.values():
         for key, label in (((node or {}).get("discovery") or {}).get("labels") or {}).items():
@@ -245,7 +249,7 @@ def _tunnels(host: str, mesh: MeshPlan, node: t.Any, names: t.Mapping[str, tuple
     about = mesh.node(host)
     clock = float((node or {}).get("now") or now)
     for device in (node or {}).get("devices") or ():
-        if not device.get("ours"):
+        if not device.get("owned"):
             continue
         for peer in device.get("peers") or ():
             cluster, name = names.get(peer["public_key"], ("", ""))
@@ -289,7 +293,7 @@ def _node(
     about = mesh.node(host)
     read = node or {}
     system = read.get("host") or {}
-    devices = [device for device in read.get("devices") or () if device.get("ours")]
+    devices = [device for device in read.get("devices") or () if device.get("owned")]
     return {
         "host": host,
         "cluster": about.cluster or "?",
@@ -320,7 +324,7 @@ def _node(
             [route for route in read.get("routes") or () if route.get("dev") in {d.get("name") for d in devices}]
         ),
         "rules": len(read.get("rules") or ()),
-        "tables": len([table for table in read.get("tables") or () if table.get("ours")]),
+        "tables": len([table for table in read.get("tables") or () if table.get("owned")]),
         "units": [
             {key: cut(unit.get(key), 80) for key in ("name", "active", "sub", "result")}
             for unit in read.get("units") or ()

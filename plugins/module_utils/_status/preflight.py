@@ -72,7 +72,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
     ``planned_failures`` [{cluster, reason, message, operation, capability}] of the capabilities' plans,
     ``notices`` [{where: capability, message}] warnings of those plans, ``workloads`` {cluster: [(kind and name, image)]},
     ``unreached`` {host: what its connection or the module said}, ``without_namespace`` {cluster: namespace of mirrors},
-    ``silent`` {cluster: why nobody announces the addresses of its Services},
+    ``unannounced`` {cluster: why nobody announces the addresses of its Services},
     ``lacking`` {cluster: {rights: [text], capability, undefined}} for the Multi-Cluster Services API, ``untraced`` {cluster: [right]}.
     """
     found: list[Data] = []
@@ -151,7 +151,7 @@ def find(facts: Facts, max_skew: float = SKEW) -> list[Data]:
     for cluster, rights in sorted((facts.get("untraced") or {}).items()):
         message = "a trace would not find all of its way (cluster_access_capability: trace of the role cluster_access helps), since the access may not {0}"
         note(WARNING, cluster, "forbidden", message.format("; ".join(rights)))
-    for cluster, why in sorted((facts.get("silent") or {}).items()):
+    for cluster, why in sorted((facts.get("unannounced") or {}).items()):
         note(WARNING, cluster, "unannounced", "nobody would announce the addresses of Services: " + why)
     for row in facts.get("notices") or ():
         note(WARNING, row["where"], "plan_warning", row["message"], 1000)
@@ -198,10 +198,10 @@ def _of_node(
         yield ERROR, "clock_skew", f"its clock differs from the controller's by {node['skew']:.0f} s"
     if node.get("pending"):
         yield WARNING, "unconfirmed", "a change of an earlier run waits for its confirmation"
-    own = {device.get("listen_port"): device.get("name") for device in node.get("devices") or () if device.get("ours")}
+    own = {device.get("listen_port"): device.get("name") for device in node.get("devices") or () if device.get("owned")}
     for row in node.get("conflicts") or ():
         yield row["level"], row["reason"], row["message"]
-    unowned = {device.get("name") for device in node.get("devices") or () if not device.get("ours")}
+    unowned = {device.get("name") for device in node.get("devices") or () if not device.get("owned")}
     for device in devices:
         if device.get("name") in unowned:
             yield ERROR, "adoptable", f"device {device['name']} exists and is unowned"
@@ -334,7 +334,7 @@ def _between_pods(
 def _unanswered(node: Facts) -> t.Iterator[tuple[str, str, str]]:
     """Tunnels of an earlier run that nobody answers: in a cloud, mostly a port that is closed."""
     for device in node.get("devices") or ():
-        for peer in device.get("peers") or () if device.get("ours") else ():
+        for peer in device.get("peers") or () if device.get("owned") else ():
             age = float(node.get("now") or 0) - int(peer.get("handshake") or 0)
             if not peer.get("endpoint") or (peer.get("handshake") and age <= HANDSHAKE_SECONDS):
                 continue

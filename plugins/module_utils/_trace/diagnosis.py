@@ -46,7 +46,7 @@ def _hides(event: Event) -> bool:
 
 def lost_of(sent: t.Iterable[Sent]) -> Sent | None:
     """The first of the large packets to which nothing came back, not even that it is too large."""
-    return next((one for one in sent if one.size >= LARGE and one.outcome == "silent"), None)
+    return next((one for one in sent if one.size >= LARGE and one.outcome == "no_answer"), None)
 
 
 def _session(end: Counted) -> bool:

@@ -295,7 +295,7 @@ def parse_node(host: str, cluster: str, facts: t.Any, answers: t.Any = None) -> 
             str(row.get("kind") or ""),
             row.get("up") is True,
             _number(row.get("mtu")),
-            row.get("ours") is True,
+            row.get("owned") is True,
             numbered,
         )
     routes: dict[tuple[int, int], list[Route]] = {}

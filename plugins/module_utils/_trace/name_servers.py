@@ -19,7 +19,7 @@ DNS_NAMESPACE = "kube-system"
 #: What the Service is called, and the label by which others know it.
 _NAMES = ("kube-dns", "coredns")
 _LABEL = ("k8s-app", "kube-dns")
-ANSWERED, UNREACHABLE, FAILED = "answered", "silent", "failed"
+ANSWERED, UNREACHABLE, FAILED = "answered", "no_answer", "failed"
 
 
 class Server(t.NamedTuple):

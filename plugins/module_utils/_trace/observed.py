@@ -215,7 +215,7 @@ def counted(before: Device | None, after: Device | None, key: str) -> Counted:
 
 
 class Sent(t.NamedTuple):
-    """What came of one packet that was sent. ``outcome``: answered, refused, unreachable, icmp_error, silent or failed."""
+    """What came of one packet that was sent. ``outcome``: answered, refused, unreachable, icmp_error, no_answer or failed."""
 
     size: int
     outcome: str

@@ -50,7 +50,7 @@ def text(proposal: Proposal) -> str:
 
 
 def _row(row: Row) -> str:
-    owned = ": " + ", ".join(row.ours) if row.ours else ""
+    owned = ": " + ", ".join(row.variables) if row.variables else ""
     return f"{row.key}{owned}{'; ' + row.remark if row.remark else ''} ({row.program}, {row.where})"
 
 

@@ -73,7 +73,7 @@ def count(marked: Marked, objects: t.Iterable[t.Any]) -> list[dict[str, t.Any]]:
             "kind": marked.kind,
             "manager": shown(name),
             "objects": found[name],
-            "ours": name.startswith(MANAGER_PREFIX),
+            "owned": name.startswith(MANAGER_PREFIX),
         }
         for name in sorted(found)
     ]

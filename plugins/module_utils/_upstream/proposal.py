@@ -32,7 +32,7 @@ class Row(t.NamedTuple):
     where: str
     key: str
     fate: str
-    ours: tuple[str, ...]
+    variables: tuple[str, ...]
     remark: str
 
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.multicluster.network.plugins.action import run_handover
+from ansible_collections.multicluster.network.plugins.action import run_job_output
 from ansible_collections.multicluster.network.plugins.module_utils._flows.mesh import mesh_plan
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import slices
@@ -185,7 +185,7 @@ def test_what_hosts_of_all_slices_said_comes_together_and_what_is_published_is_n
     parts = []
     for part in (hosts[0::2], hosts[1::2]):
         hostvars = {host: {**plan, "run.node_dataplane": found[host]} for host in part}
-        parts.append(run_handover.stage_output("converge", "", hostvars, part))
+        parts.append(run_job_output.stage_output("converge", "", hostvars, part))
     variables = effective_artifacts(*parts)
     assert len(variables) == 2 and all(name.startswith("__multicluster_workflow_reported_") for name in variables)
     assert {host: said["public_keys"] for host, said in job_output.reported(variables).items()} == {
@@ -197,12 +197,14 @@ def test_what_hosts_of_all_slices_said_comes_together_and_what_is_published_is_n
     for host, row in found.items():
         for remote, key in row["public_keys"].items():
             mesh["nodes"][host]["published"][f"{remote}.wireguard.semaphore.uw.io/pubKey"] = key
-    (name,) = run_handover.stage_output(
+    (name,) = run_job_output.stage_output(
         "converge", "", {host: {**plan, "run.node_dataplane": found[host]} for host in hosts}, hosts
     )
-    assert name not in variables and run_handover.unpublished(MeshPlan.from_json(mesh), found) == {}
+    assert name not in variables and run_job_output.unpublished(MeshPlan.from_json(mesh), found) == {}
     assert (
-        slices.reported(MeshPlan.from_json(mesh), found, run_handover.unpublished(MeshPlan.from_json(mesh), found), ())
+        slices.reported(
+            MeshPlan.from_json(mesh), found, run_job_output.unpublished(MeshPlan.from_json(mesh), found), ()
+        )
         == {}
     )
     assert sorted(slices.reported(MeshPlan.from_json(mesh), found, {}, ["c0/n1"])) == ["c0-1"]

@@ -60,7 +60,7 @@ def _cluster(client: Client, setup: Setup, request: t.Mapping[str, t.Any], manag
             "cidr": item.cidr,
             "state": item.state,
             "location": item.location,
-            "ours": bool(one.state.uid) and is_owned(item, owner),
+            "owned": bool(one.state.uid) and is_owned(item, owner),
             "service": services[item.id],
             "load_balancer_name": _name(owner, services[item.id]),
             "assigned_to": [row.device for row in item.assignments],

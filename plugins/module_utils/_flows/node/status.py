@@ -201,7 +201,7 @@ def _sources() -> dict[str, str | None]:
     """Endpoint of a peer of an owned device -> the address that packets to it leave with."""
     found: dict[str, str | None] = {}
     for device in _devices():
-        if device["ours"]:
+        if device["owned"]:
             endpoints = [peer["endpoint"] or "" for peer in device["peers"]]
             found.update(zip(endpoints, source_addresses(endpoints, device["fwmark"] or 0)))
     return found
@@ -233,7 +233,7 @@ def _devices() -> list[Data]:
                 "name": link.name,
                 "kind": link.kind,
                 "alias": link.alias,
-                "ours": is_our_alias(link.alias),
+                "owned": is_our_alias(link.alias),
                 "up": link.up,
                 "mtu": link.mtu,
                 "addresses": sorted(address.text for address in link.addresses),
@@ -384,8 +384,8 @@ def _tables(fabric: str) -> list[Data]:
     """All tables of nftables with their owners; of owned ones also the sets with how much is in each."""
     found = []
     for table in users.read_tables():
-        row = dict(table, ours=is_our_alias(table["owner"], f"{OWNER}/{fabric}"))
-        if row["ours"]:
+        row = dict(table, owned=is_our_alias(table["owner"], f"{OWNER}/{fabric}"))
+        if row["owned"]:
             whole = read_table(table["family"], table["name"]) or {"sets": [], "chains": []}
             row["sets"] = [{"name": item["name"], "elements": len(item["elements"] or ())} for item in whole["sets"]]
             row["chains"] = [{"name": chain["name"], "rules": len(chain["rules"])} for chain in whole["chains"]]

@@ -66,7 +66,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "pod_places": mesh.pod_places or {},
             "grants": fabric.seen_grants(),
             "nodes": nodes,
-            "unreached": request.get("silent") or {},
+            "unreached": request.get("unreachable") or {},
             "devices": {
                 host: _devices(fabric, nodes[host]["cluster"], request.get("kubespan"), mesh) for host in nodes
             },
@@ -82,7 +82,7 @@ def run(request: t.Mapping[str, t.Any]) -> Data:
             "lacking": lacking,
             "untraced": untraced,
             "failed": request.get("failed") or (),
-            "silent": _unreachable(request.get("load_balancers") or (), running),
+            "unannounced": _unreachable(request.get("load_balancers") or (), running),
         },
         float(request.get("max_skew") or SKEW),
     )

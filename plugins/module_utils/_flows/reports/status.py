@@ -63,7 +63,7 @@ def run(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     """The module's result. Raises ValueRefused, and OSError where a file cannot be written.
 
     ``request``: {fabric, clusters, timeout, mesh: of mesh_plan, nodes: {host: of node_info or None}, node_plans: {host: of
-    node_dataplane in check mode}, plans: {capability: a module's result in check mode}, probes: {host: of node_probe}, silent: {host: what its
+    node_dataplane in check mode}, plans: {capability: a module's result in check mode}, probes: {host: of node_probe}, unreachable: {host: what its
     connection said}, capabilities: [name], limit, outside: [host], unasked: [capability], facts:
     those that filters collect as one text, or None, page, document, metrics: paths or None}.
     """
@@ -141,7 +141,7 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
             "trace": request.get("trace") or {},
             "node_plans": node_plans,
             "plans": plans,
-            "silent": _unreachable(request),
+            "unreachable": _unreachable(request),
             "capabilities": request.get("capabilities") or (),
             "limit": request.get("limit") or "",
             "outside": request.get("outside") or (),
@@ -164,7 +164,7 @@ def gather(request: t.Mapping[str, t.Any]) -> Data:
 
 def _unreachable(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """{host: what its connection reported} of hosts that were not read."""
-    return dict(request.get("silent") or {})
+    return dict(request.get("unreachable") or {})
 
 
 def _previous(path: str | None) -> t.Any:

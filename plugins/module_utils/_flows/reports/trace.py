@@ -215,11 +215,11 @@ def _calico(client: Client) -> dict[str, list[str]]:
 def finish(request: t.Mapping[str, t.Any], check: bool = False) -> Data:
     """The result of trace_report: {changed: False, verdict, findings, hops, flows, agreement, table, errors, names, files}.
 
-    ``request``: {fabric, trace: of trace_plan, nodes: {host: {armed, sent, collected}}, silent: {host: text}, outside: [host], page, document} and
-    ``facts``: trace, nodes and silent as one text, or None. Raises ValueRefused, and OSError where a file cannot be written.
+    ``request``: {fabric, trace: of trace_plan, nodes: {host: {armed, sent, collected}}, unreachable: {host: text}, outside: [host], page, document} and
+    ``facts``: trace, nodes and unreachable as one text, or None. Raises ValueRefused, and OSError where a file cannot be written.
     """
     request = dict(request, **unpack(request["facts"])) if request.get("facts") else request
-    trace, unreachable = request.get("trace") or {}, dict(request.get("silent") or {})
+    trace, unreachable = request.get("trace") or {}, dict(request.get("unreachable") or {})
     unreachable.update(
         {host: "it is outside of --limit" for host in request.get("outside") or () if host not in unreachable}
     )

@@ -33,7 +33,7 @@ Row = dict[str, t.Any]
 
 
 def run(request: t.Mapping[str, t.Any]) -> Row:
-    """The result of the module originals_info. request: clusters, files, timeout, keep_clustermeshes. Raises ValueRefused for files that cannot be read."""
+    """The result of the module upstream_info. request: clusters, files, timeout, keep_clustermeshes. Raises ValueRefused for files that cannot be read."""
     seen, given = _files(request.get("files") or ())
     clusters = Clusters(request.get("clusters") or (), seconds_of(request))
     stay = bool(request.get("keep_clustermeshes"))
@@ -196,7 +196,7 @@ def _lines(
     """What a person reads: programs, owners, findings, what nothing needs afterwards."""
     lines = [f"{one.program.name}: {one.where}, {'stopped' if one.copies == 0 else 'running'}" for one in programs]
     lines += [
-        "{cluster}: {objects} {kind} of {manager}{mark}".format(mark=" (ours)" if row["ours"] else "", **row)
+        "{cluster}: {objects} {kind} of {manager}{mark}".format(mark=" (owned)" if row["owned"] else "", **row)
         for row in owners
     ]
     lines += [f"look at {row.object}: {row.message} [{row.reason}]" for row in findings]

@@ -18,7 +18,7 @@ import typing as t
 from ..._values.text import lower
 from ..netlink.messages import ADDRESS_FAMILIES, in_namespace
 
-ANSWERED, NO_NAME, NO_ADDRESS, FAILED, UNREACHABLE = "answered", "no_name", "no_address", "failed", "silent"
+ANSWERED, NO_NAME, NO_ADDRESS, FAILED, UNREACHABLE = "answered", "no_name", "no_address", "failed", "no_answer"
 _TYPES = {4: 1, 6: 28}
 _CODES = {1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED"}
 _NO_SUCH_NAME = 3
@@ -40,7 +40,7 @@ class Question(t.NamedTuple):
 
 
 class Answer(t.NamedTuple):
-    """outcome: answered, no_name (none of the names exists), no_address (of this version), failed (``detail`` has the code), "silent" (no reply)."""
+    """outcome: answered, no_name (none of the names exists), no_address (of this version), failed (``detail`` has the code), "no_answer" (no reply)."""
 
     outcome: str
     name: str

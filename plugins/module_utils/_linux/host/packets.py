@@ -49,7 +49,7 @@ class Job(t.NamedTuple):
 
 
 class Outcome(t.NamedTuple):
-    """outcome: answered, refused, unreachable (this host has no way), icmp_error, "silent" (no answer), failed (nothing was sent). size 0 is a small packet.
+    """outcome: answered, refused, unreachable (this host has no way), icmp_error, "no_answer" (no answer), failed (nothing was sent). size 0 is a small packet.
 
     error: name of an ICMP error, with who sent it and the MTU that it reports.
     """
@@ -84,7 +84,7 @@ def send(jobs: t.Sequence[Job], wait: float, sizes: t.Sequence[int] = ()) -> lis
     open_ways = {
         row.flow
         for row in found
-        if row.outcome == "answered" or (row.outcome == "silent" and row.flow in no_answer_is_fine)
+        if row.outcome == "answered" or (row.outcome == "no_answer" and row.flow in no_answer_is_fine)
     }
     for size in sizes:
         todo = [(job, size) for job in jobs if job.flow in open_ways]
@@ -376,7 +376,7 @@ class _Probe:
         self.done = Outcome(self.job.flow, self.size, outcome, detail)
 
     def outcome(self) -> Outcome:
-        return self.done or Outcome(self.job.flow, self.size, "silent", "no answer")
+        return self.done or Outcome(self.job.flow, self.size, "no_answer", "no answer")
 
     def close(self) -> None:
         if self._socket is not None:

@@ -16,7 +16,7 @@ from .values import CLUSTERMESH_ENDPOINT, DISCOVERED_ENDPOINTS, FORCE_ENDPOINT, 
 def report(
     meshes: t.Sequence[t.Mapping[str, t.Any]], gathered: Gathered, settings: Settings, plan: MeshPlan
 ) -> dict[str, t.Any]:
-    """{meshes, stale, foreign, handshakes, force_endpoints}, all plain data in the order of names."""
+    """{meshes, stale, unowned, handshakes, force_endpoints}, all plain data in the order of names."""
     stale: dict[str, list[str]] = {}
     unowned: dict[str, list[str]] = {}
     handshakes: dict[str, t.Any] = {}
@@ -47,7 +47,7 @@ def report(
             for ident, outcome in sorted(plan.outcomes.items())
         },
         "stale": stale,
-        "foreign": unowned,
+        "unowned": unowned,
         "handshakes": handshakes,
         "force_endpoints": force_endpoints(gathered),
     }
@@ -76,7 +76,7 @@ def _handshakes(target: Target, nodes: t.Sequence[Node]) -> dict[str, t.Any] | N
         return None
     seen = collect_discovered(nodes)
     unreachable = [name for name, obj in sorted(target.objects.items()) if peer_spec(obj).get("publicKey") not in seen]
-    return {"heard_of": len(target.objects) - len(unreachable), "silent": unreachable}
+    return {"heard_of": len(target.objects) - len(unreachable), "unreachable": unreachable}
 
 
 def force_endpoints(gathered: Gathered) -> dict[str, dict[str, str]]:

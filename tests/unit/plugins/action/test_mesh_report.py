@@ -138,7 +138,7 @@ def test_status_collects_the_same_evidence():
     )
     assert (limited["outside"], limited["unasked"]) == (["aws-2", "gcp-1"], [])  # what was compared all the same counts
     found = collected.status(given, list(verified.HOSTS), CLUSTERS)
-    assert found["silent"]["gcp-2"] == "unreachable: Connection timed out" and found["nodes"]["aws-1"] == {
+    assert found["unreachable"]["gcp-2"] == "unreachable: Connection timed out" and found["nodes"]["aws-1"] == {
         "devices": []
     }
     assert sorted(found["probes"]) == ["aws-1", "aws-2", "gcp-1"] and sorted(found["plans"]) == sorted(

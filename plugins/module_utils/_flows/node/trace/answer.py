@@ -235,7 +235,7 @@ def _add_texts(events: t.Sequence[Data]) -> None:
     started = time.monotonic()
     for row in sorted(events, key=lambda row: _ENDS.index(row["verdict"]) if row["verdict"] in _ENDS else len(_ENDS)):
         key = (row["family"], row["table"], row["chain"])
-        if row["ours"] or row["handle"] is None:
+        if row["owned"] or row["handle"] is None:
             continue
         if key not in texts:
             try:

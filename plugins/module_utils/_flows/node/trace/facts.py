@@ -90,7 +90,7 @@ def _links() -> list[Data]:
             "mtu": link.mtu,
             "master": names.get(link.master),
             "alias": link.alias,
-            "ours": is_our_alias(link.alias),
+            "owned": is_our_alias(link.alias),
             "addresses": sorted(address.text for address in link.addresses),
         }
         for link in found
@@ -148,7 +148,7 @@ def read_devices() -> list[Data]:
                 "fwmark": dump.fwmark,
                 "up": bool(link and link.up),
                 "mtu": link.mtu if link else None,
-                "ours": bool(link and is_our_alias(link.alias)),
+                "owned": bool(link and is_our_alias(link.alias)),
                 "peers": peers,
             }
         )

@@ -262,7 +262,7 @@ class Record:
             "type": event.kind,
             "verdict": event.verdict,
             "to": clean(event.target) if event.target else None,
-            "ours": event.table == self._table,
+            "owned": event.table == self._table,
             "hook": event.chain.partition("_")[0] if event.table == self._table else None,
             "priority": None,
             "iif": self._names.get(iif),

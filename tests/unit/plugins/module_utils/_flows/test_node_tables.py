@@ -20,8 +20,8 @@ def test_owned_tables_have_their_content_and_all_have_the_documented_keys(monkey
     guard, *others = status._tables("demo")
     assert guard == {
         **tables[0],
-        "ours": True,
+        "owned": True,
         "sets": [{"name": "pods", "elements": 1}],
         "chains": [{"name": "in", "rules": 2}],
     }
-    assert others == [{**row, "ours": False} for row in tables[1:]]
+    assert others == [{**row, "owned": False} for row in tables[1:]]

@@ -118,7 +118,7 @@ def test_a_server_that_fails_is_reported_by_its_code(serve: t.Any, code: int, de
 
 def test_an_unresponsive_server_is_asked_twice_and_a_lost_answer_does_no_harm(serve: t.Any) -> None:
     unreachable = serve(lambda query, name: [])
-    assert ask(unreachable, wait=0.4).outcome == "silent" and len(unreachable.asked) == 2
+    assert ask(unreachable, wait=0.4).outcome == "no_answer" and len(unreachable.asked) == 2
     second = serve(lambda query, name: [reply(query, ["10.3.0.9"])] if len(second.asked) > 1 else [])
     assert ask(second, wait=2.0).addresses == ("10.3.0.9",)
 
@@ -183,7 +183,7 @@ def test_flows_are_asked_for_and_an_unresponsive_server_once(serve: t.Any) -> No
         {"id": "4", "version": 4, "ask": dict(asks, port=good.port)},
     ]
     found = trace_ask.ask_names(rows[:4], {row["id"]: None for row in rows}, 0.3)
-    assert [(row["flow"], row["outcome"]) for row in found] == [("0", "silent"), ("1", "silent"), ("2", "failed")]
+    assert [(row["flow"], row["outcome"]) for row in found] == [("0", "no_answer"), ("1", "no_answer"), ("2", "failed")]
     assert set(unreachable.asked) == {NAME}
     assert trace_ask.ask_names(rows[4:], {"4": None}, 5.0) == [
         {

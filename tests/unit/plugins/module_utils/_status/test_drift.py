@@ -26,8 +26,8 @@ NODE = {
     ],
     "rules": [{"version": 4, "priority": 32500, "table": 180, "protocol": 3}],
     "tables": [
-        {"family": "inet", "name": "talos_kubespan", "owner": US, "ours": True},
-        {"family": "ip", "name": "kube-proxy", "owner": None, "ours": False},
+        {"family": "inet", "name": "talos_kubespan", "owner": US, "owned": True},
+        {"family": "ip", "name": "kube-proxy", "owner": None, "owned": False},
     ],
 }
 

@@ -140,7 +140,7 @@ def status_facts(facts):
         "failures": facts["mesh"].get("failures") or [],
         "tenants": None,
         "previous": None,
-        "silent": {},
+        "unreachable": {},
         **{name: facts[name] for name in ("limit", "outside", "unasked") if name in facts},
     }
 

@@ -27,7 +27,7 @@ GOOD = {
                 "host": {"kernel": "6.1.0-28-amd64", "addresses": [address + "/24", "172.17.0.1/16"]},
                 "skew": 0.4,
                 "pending": None,
-                "devices": [{"name": "wireguard.gcp", "ours": True, "listen_port": 51821, "public_key": name}],
+                "devices": [{"name": "wireguard.gcp", "owned": True, "listen_port": 51821, "public_key": name}],
                 "udp_ports": [51821],
                 "uplinks": [{"device": "eth0", "mtu": 1500, "version": 4}],
                 "ranges": [address + "/24", "172.17.0.1/16"],
@@ -71,7 +71,7 @@ def port(facts):
 
 
 def port_of_a_device(facts):
-    node(facts)["devices"] = [{"name": "wg-vpn", "ours": False, "listen_port": 51821, "public_key": "v"}]
+    node(facts)["devices"] = [{"name": "wg-vpn", "owned": False, "listen_port": 51821, "public_key": "v"}]
 
 
 def clock(facts):
@@ -140,7 +140,7 @@ def claim(facts):
 
 
 def silence(facts):
-    facts["silent"] = {"gcp": "no node of the cluster has a router to tell: set bgp_speaker_neighbors"}
+    facts["unannounced"] = {"gcp": "no node of the cluster has a router to tell: set bgp_speaker_neighbors"}
 
 
 def strays(facts):

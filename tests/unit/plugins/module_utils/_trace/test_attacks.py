@@ -63,7 +63,7 @@ def test_an_answer_that_its_source_does_not_take_was_last_seen_there() -> None:
     world = World({"aws": 1, "gcp": 1})
     plan, results = world.trace("aws-0", "gcp-0")
     for row in results["aws-0"]["sent"]["sent"]:
-        row["outcome"] = "silent"
+        row["outcome"] = "no_answer"
     built = report.build(plan, results, {})
     assert [(row["cause"], row["where"]) for row in built["findings"]] == [("not_explained", "aws-0")]
     assert "sent it back by veth1" in built["findings"][0]["message"]
@@ -163,7 +163,7 @@ def test_a_device_that_forwards_nothing_is_named_with_its_own_setting() -> None:
         results["gcp-0"]["collected"]["events"] = [
             row for row in results["gcp-0"]["collected"]["events"] if row["chain"] == "prerouting"
         ]
-        results["aws-0"]["sent"]["sent"] = [{"flow": "0", "size": 0, "outcome": "silent"}]
+        results["aws-0"]["sent"]["sent"] = [{"flow": "0", "size": 0, "outcome": "no_answer"}]
         (found,) = report.build(plan, results, {})["findings"]
         assert (found["cause"], found["where"]) == ("forwarding_off", "gcp-0")
         right = (
@@ -179,7 +179,7 @@ def test_a_node_that_takes_its_pods_address_for_its_own_has_a_shadowed_route() -
     world = World({"aws": 1, "gcp": 1})
     world.nodes["gcp-0"]["routes"].append(route(world.pods["gcp-0"] + "/32", "lo", 255, kind="local"))
     plan, results = world.trace("aws-0", "gcp-0")
-    assert results["aws-0"]["sent"]["sent"][0]["outcome"] == "silent"
+    assert results["aws-0"]["sent"]["sent"][0]["outcome"] == "no_answer"
     assert [(row["cause"], row["where"]) for row in report.build(plan, results, {})["findings"]] == [
         ("route_shadowed", "gcp-0")
     ]
@@ -193,7 +193,7 @@ def changed(results: t.Mapping[str, t.Any], host: str, direction: str, **more: t
 
 def unreachable(results: t.Mapping[str, t.Any]) -> None:
     for row in results["aws-0"]["sent"]["sent"]:
-        row["outcome"] = "silent"
+        row["outcome"] = "no_answer"
 
 
 def test_what_goes_to_another_address_is_no_unresponsive_target() -> None:
@@ -278,7 +278,7 @@ def kilo() -> World:
             for row in facts[kind]:
                 for name in ("name", "dev"):
                     if str(row.get(name)).startswith("wireguard."):
-                        row.update({name: "kilo0", "ours": False})
+                        row.update({name: "kilo0", "owned": False})
     world.device = lambda host, other: "kilo0"  # type: ignore[method-assign]
     return world
 
@@ -332,7 +332,7 @@ def test_what_the_source_was_notified_of_is_shown_where_nothing_explains_it() ->
     for outcome, detail, shown in (
         ("failed", "no network namespace of this node has the address 10.10.0.9", True),
         ("icmp_error", "ttl_exceeded from 192.0.2.1\x1b[2J<b>", True),
-        ("silent", "no answer", False),
+        ("no_answer", "no answer", False),
     ):
         results["aws-0"]["sent"]["sent"] = [{"flow": "0", "size": 0, "outcome": outcome, "detail": detail}]
         (found,) = report.build(plan, results, {})["findings"]

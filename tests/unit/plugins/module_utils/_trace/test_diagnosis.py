@@ -457,7 +457,7 @@ def test_hostile_facts_and_events_are_left_out() -> None:
 
 def test_a_target_outside_of_the_fabric_has_only_its_answer() -> None:
     world = World({"aws": 1, "gcp": 1})
-    for outcome, verdict in (("answered", "arrives"), ("silent", "not explained")):
+    for outcome, verdict in (("answered", "arrives"), ("no_answer", "not explained")):
         plan, results = world.trace("aws-0", "gcp-0", reverse=False)
         plan["flows"][0]["target"].update(
             address="198.51.100.7", backends=[{"address": "198.51.100.7", "port": None, "cluster": "", "host": ""}]
@@ -470,7 +470,7 @@ def test_a_target_outside_of_the_fabric_has_only_its_answer() -> None:
         )
 
 
-NO_ANSWER = {"flow": "0", "size": 0, "outcome": "silent"}
+NO_ANSWER = {"flow": "0", "size": 0, "outcome": "no_answer"}
 
 
 def test_a_service_needs_who_turns_its_address() -> None:

@@ -120,7 +120,7 @@ def test_the_kernels_own_answer_counts(said: t.Any, routes: Answers, more: t.Any
 
 def test_another_tunnel_is_as_good_only_if_it_leads_there(two: World) -> None:
     two.nodes[ONE]["links"].append(
-        {"name": "wg9", "kind": "wireguard", "up": True, "mtu": 1420, "ours": False, "addresses": []}
+        {"name": "wg9", "kind": "wireguard", "up": True, "mtu": 1420, "owned": False, "addresses": []}
     )
     peer = dict(two.peer_of(ONE, TWO), public_key=two.own_key(TWO, ONE))
     two.nodes[ONE]["devices"].append(dict(two.device_of(ONE, TWO), name="wg9", peers=[peer]))

@@ -280,7 +280,7 @@ def test_the_server_of_a_cluster_is_the_service_that_its_pods_have() -> None:
         ({"outcome": "no_name", "detail": "NXDOMAIN"}, "dns_differs", "answers NXDOMAIN"),
         ({"outcome": "no_address", "detail": "no address"}, "dns_differs", "no address"),
         ({"outcome": "failed", "detail": "SERVFAIL"}, "dns_fails", "SERVFAIL"),
-        ({"outcome": "silent", "detail": "no answer"}, "dns_fails", "gave no answer"),
+        ({"outcome": "no_answer", "detail": "no answer"}, "dns_fails", "gave no answer"),
         ({"addresses": ["<b>", 7, None, "10.5.0.9.1"]}, "dns_differs", "answers answered"),
         ({"outcome": "failed", "detail": "\x1b[31m" + "x" * 999}, "dns_fails", "?[31mxx"),
     ],
@@ -297,7 +297,7 @@ def test_what_the_server_answers_is_held_against_the_objects(said: dict[str, t.A
 
 
 def test_without_kube_proxy_the_servers_own_address_leads_nowhere() -> None:
-    built = resolved(trace_of(), {"links": [], "kube_proxy": {"running": False}}, outcome="silent")
+    built = resolved(trace_of(), {"links": [], "kube_proxy": {"running": False}}, outcome="no_answer")
     assert [(row["cause"], row["confidence"]) for row in built["findings"]] == [("kube_proxy_off", "likely")]
 
 

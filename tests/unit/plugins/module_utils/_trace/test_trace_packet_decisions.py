@@ -39,9 +39,9 @@ def unseen(results: t.Any, *hosts: str, keep: t.Callable[[t.Any], bool] = lambda
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        (((0, "answered"), (1400, "silent")), "mtu_black_hole"),
+        (((0, "answered"), (1400, "no_answer")), "mtu_black_hole"),
         (((0, "answered"), (1400, "icmp_error")), ""),
-        (((0, "answered"), (900, "silent")), ""),
+        (((0, "answered"), (900, "no_answer")), ""),
     ],
 )
 def test_only_a_large_packet_without_an_answer_is_a_black_hole(two: World, rows: t.Any, expected: str) -> None:
@@ -50,7 +50,7 @@ def test_only_a_large_packet_without_an_answer_is_a_black_hole(two: World, rows:
 
 def test_a_large_packet_that_was_delivered_found_no_black_hole(two: World) -> None:
     def lost(plan: t.Any, results: t.Any) -> None:
-        outcomes(results, (0, "answered"), (1400, "silent"))
+        outcomes(results, (0, "answered"), (1400, "no_answer"))
 
     def unreachable(plan: t.Any, results: t.Any) -> None:
         lost(plan, results)
@@ -120,7 +120,7 @@ def test_an_answer_that_came_in_and_did_not_go_on_is_not_delivered(two: World) -
     """A pod's packet in the hook of the node's own programs came to nobody."""
 
     def stays(plan: t.Any, results: t.Any) -> None:
-        outcomes(results, (0, "silent"))
+        outcomes(results, (0, "no_answer"))
         for event in results[TWO]["collected"]["events"]:
             event.update(hook="input" if event["chain"] == "forward" else event["chain"], oif="")
         unseen(results, TWO, keep=lambda event: event["direction"] == "forward" and event["hook"] != "postrouting")
@@ -136,7 +136,7 @@ def test_an_answer_that_came_in_and_did_not_go_on_is_not_delivered(two: World) -
 
 def test_what_goes_back_into_a_tunnel_was_not_delivered(two: World) -> None:
     def loops(plan: t.Any, results: t.Any) -> None:
-        outcomes(results, (0, "silent"))
+        outcomes(results, (0, "no_answer"))
         unseen(results, TWO, keep=lambda event: event["direction"] == "forward")
         for event in results[TWO]["collected"]["events"]:
             if event["oif"]:
@@ -156,7 +156,7 @@ def test_a_target_that_nobody_watched_is_not_called_unresponsive(two: World) -> 
 
 def test_who_saw_nothing_leave_reports_it(two: World) -> None:
     def nothing(plan: t.Any, results: t.Any) -> None:
-        outcomes(results, (0, "silent"))
+        outcomes(results, (0, "no_answer"))
         unseen(results, ONE, TWO)
 
     plan, results = two.trace(ONE, TWO)
@@ -169,7 +169,7 @@ def test_a_fault_before_the_place_where_it_was_seen_is_none(two: World) -> None:
     """The facts were read before the packet went: what they say counts only where the packet did not come further."""
 
     def fixed(plan: t.Any, results: t.Any) -> None:
-        outcomes(results, (0, "silent"))
+        outcomes(results, (0, "no_answer"))
         unseen(results, TWO, keep=lambda event: event["direction"] == "forward")
         facts = results[ONE]["armed"]["facts"]
         results[ONE]["armed"]["facts"] = dict(
@@ -183,7 +183,7 @@ def test_a_fault_that_lets_it_in_does_not_let_it_out(two: World) -> None:
     """No route: the packet comes in and does not leave. It left: then that is not why."""
 
     def left(plan: t.Any, results: t.Any) -> None:
-        outcomes(results, (0, "silent"))
+        outcomes(results, (0, "no_answer"))
         unseen(results, TWO)
         facts = results[ONE]["armed"]["facts"]
         results[ONE]["armed"]["facts"] = dict(facts, settings=dict(facts["settings"], forwarding={"4": False}))
@@ -216,7 +216,7 @@ def test_a_source_of_the_node_before_the_tunnel_is_not_rewritten(two: World) -> 
     """On its way out by an ordinary device the first node may see other sources of other hooks."""
 
     def elsewhere(plan: t.Any, results: t.Any) -> None:
-        outcomes(results, (0, "silent"))
+        outcomes(results, (0, "no_answer"))
         unseen(results, TWO)
         for event in results[ONE]["collected"]["events"]:
             event["oif"] = "eth0" if event["oif"] else ""
@@ -228,7 +228,7 @@ def test_a_source_of_the_node_before_the_tunnel_is_not_rewritten(two: World) -> 
 
 def test_answers_have_other_sources_and_are_not_rewritten(two: World) -> None:
     def back(plan: t.Any, results: t.Any) -> None:
-        outcomes(results, (0, "silent"))
+        outcomes(results, (0, "no_answer"))
         for event in results[TWO]["collected"]["events"]:
             if event["direction"] == "back":
                 event["src"] = "10.5.0.9"  # as a Service's address, where conntrack turns it back
@@ -273,7 +273,7 @@ def test_what_tunnels_count_shows_who_heard_whom(
     two: World, here: t.Any, there: t.Any, ages: t.Any, calls: bool, expected: t.Any
 ) -> None:
     def lost(plan: t.Any, results: t.Any) -> None:
-        outcomes(results, (0, "silent"))
+        outcomes(results, (0, "no_answer"))
         unseen(
             results, TWO, keep=lambda event: calls and event["flow"] == "0r" and event["oif"] == two.device(TWO, ONE)
         )
@@ -303,7 +303,7 @@ def test_what_diverts_comes_before_what_rewrites_on_the_other_way(two: World) ->
     two.nodes[ONE]["routes"].append(route(two.pods[TWO] + "/32", "eth0", 254, "192.168.255.1"))
 
     def around(plan: t.Any, results: t.Any) -> None:
-        outcomes(results, (0, "silent"))
+        outcomes(results, (0, "no_answer"))
         (event, *dummy) = results[ONE]["collected"]["events"]
         results[TWO]["collected"]["events"] = [dict(event, chain="prerouting", iif="eth0", oif="", src=two.uplink[ONE])]
 
@@ -312,7 +312,7 @@ def test_what_diverts_comes_before_what_rewrites_on_the_other_way(two: World) ->
 
 def test_counters_say_nothing_where_the_facts_and_the_packet_disagree(two: World) -> None:
     def left(plan: t.Any, results: t.Any) -> None:
-        outcomes(results, (0, "silent"))
+        outcomes(results, (0, "no_answer"))
         unseen(results, TWO)
         unseen(results, ONE, keep=lambda event: event["flow"] == "0" and event["direction"] == "forward")
         counts(results, two, (0, 148), (148, 92))
@@ -361,7 +361,7 @@ def test_a_packet_that_came_in_where_no_further_connection_is_tracked(
 
 def test_who_did_not_record_is_not_said_to_have_seen_nothing(two: World) -> None:
     def blind(plan: t.Any, results: t.Any) -> None:
-        outcomes(results, (0, "silent"))
+        outcomes(results, (0, "no_answer"))
         results[TWO]["armed"]["armed"] = False
         unseen(results, ONE, keep=lambda event: event["flow"] == "0" and event["direction"] == "forward")
         counts(results, two, (0, 148), (148, 92))
@@ -380,7 +380,7 @@ def test_a_finding_without_a_packet_explains_its_own_question_and_no_other(
     two: World, early: t.Any, of: int | None, shown: bool
 ) -> None:
     plan, results = two.trace(ONE, TWO)
-    outcomes(results, (0, "silent"))
+    outcomes(results, (0, "no_answer"))
     results[TWO]["armed"]["armed"] = False
     unseen(results, ONE, keep=lambda event: event["flow"] == "0" and event["direction"] == "forward")
     counts(results, two, (0, 148), (148, 92))

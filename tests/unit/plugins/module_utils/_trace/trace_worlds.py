@@ -68,16 +68,16 @@ class World:
     def _facts(self, host: str) -> dict[str, t.Any]:
         cluster = self.seats[host][0]
         links = [
-            {"name": "lo", "kind": "", "up": True, "mtu": 65536, "ours": False, "addresses": ["127.0.0.1/8"]},
+            {"name": "lo", "kind": "", "up": True, "mtu": 65536, "owned": False, "addresses": ["127.0.0.1/8"]},
             {
                 "name": "eth0",
                 "kind": "veth",
                 "up": True,
                 "mtu": 1500,
-                "ours": False,
+                "owned": False,
                 "addresses": [self.uplink[host] + "/16"],
             },
-            {"name": "veth1", "kind": "veth", "up": True, "mtu": 1500, "ours": False, "addresses": []},
+            {"name": "veth1", "kind": "veth", "up": True, "mtu": 1500, "owned": False, "addresses": []},
         ]
         routes = [
             route("0.0.0.0/0", "eth0", via="192.168.255.1"),
@@ -100,7 +100,7 @@ class World:
                 }
                 devices[name]["peers"] = []
                 links.append(
-                    {"name": name, "kind": "wireguard", "up": True, "mtu": 1420, "ours": True, "addresses": []}
+                    {"name": name, "kind": "wireguard", "up": True, "mtu": 1420, "owned": True, "addresses": []}
                 )
                 if self.kubespan:
                     routes.append(route("0.0.0.0/0", name, TABLE))
@@ -223,11 +223,11 @@ class World:
     ) -> str:
         """One packet of a pod to a pod, and its answer. Returns the outcome; events get what each node's recorder sees."""
         if not self._go(src_host, dst_host, size, events, flow, "forward"):
-            return "silent"
+            return "no_answer"
         if dst_host in self.mute:
-            return "silent"
+            return "no_answer"
         if not self._go(dst_host, src_host, min(size, 100) if protocol == "tcp" else size, events, flow, "back"):
-            return "silent"
+            return "no_answer"
         return "refused" if dst_host in self.closed and protocol == "tcp" else "answered"
 
     def _go(self, start: str, end: str, size: int, events: list[t.Any], flow: str, direction: str) -> bool:

@@ -281,7 +281,7 @@ def test_of_somebody_elses_object_only_the_program_and_we_count():
     rows = count(
         marked, [node(("kubectl", config, {}), (CONTROLLER, config, {}), ("multicluster.network/t", owned, {}))]
     )
-    assert [(row["manager"], row["ours"]) for row in rows] == [(CONTROLLER, False), ("multicluster.network/t", True)]
+    assert [(row["manager"], row["owned"]) for row in rows] == [(CONTROLLER, False), ("multicluster.network/t", True)]
 
 
 def test_names_of_fields_are_claims():

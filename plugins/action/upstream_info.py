@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""originals_info of the inventory's clusters."""
+"""upstream_info of the inventory's clusters."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: originals_info
+module: upstream_info
 short_description: Gather information about upstream programs, and propose an inventory from their settings
 version_added: 1.0.0
 author:
@@ -60,14 +60,14 @@ options:
 
 EXAMPLES = r"""
 - name: What runs in two clusters, and with which settings
-  multicluster.network.originals_info:
+  multicluster.network.upstream_info:
     clusters:
       - {name: aws, kubeconfig: ~/.kube/aws}
       - {name: gcp, kubeconfig: ~/.kube/gcp}
   register: found
 
 - name: Of files alone
-  multicluster.network.originals_info:
+  multicluster.network.upstream_info:
     clusters: []
     files:
       - {path: /root/semaphore-wireguard-config.json, program: semaphore-wireguard}
@@ -99,17 +99,17 @@ owners:
   type: list
   elements: dict
   returned: always
-  sample: [{cluster: aws, program: semaphore-service-mirror, kind: Service, manager: semaphore-service-mirror, objects: 4, ours: false}]
+  sample: [{cluster: aws, program: semaphore-service-mirror, kind: Service, manager: semaphore-service-mirror, objects: 4, owned: false}]
 keys:
   description: >-
-    Every setting of a program, with its fate C(mapped) (the variables in C(ours) have it), C(not needed), C(lost) (nothing here does it) or
+    Every setting of a program, with its fate C(mapped) (the variables in C(variables) have it), C(not needed), C(lost) (nothing here does it) or
     C(unknown).
   type: list
   elements: dict
   returned: always
   sample:
     - {program: semaphore-wireguard, where: DaemonSet kube-system/semaphore-wireguard of cluster aws, key: "remotes[].podSubnet", fate: mapped,
-       ours: [pod_cidrs], remark: of the other cluster}
+       variables: [pod_cidrs], remark: of the other cluster}
 findings:
   description: What somebody has to look at, each with the object, a reason and a message.
   type: list

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: run_handover
+module: run_job_output
 short_description: Export the results of a workflow's job to the next jobs
 version_added: 1.0.0
 author:
@@ -34,7 +34,7 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Hand the plan on
-  multicluster.network.run_handover:
+  multicluster.network.run_job_output:
     stage: plan
   run_once: true
 """
