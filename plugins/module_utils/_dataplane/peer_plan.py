@@ -14,10 +14,7 @@ import typing as t
 
 from .._plan.plan import Plan
 from .._values.addresses import overlaps, parse_network
-from .peer_spec import Key, LivePeer, Peer, PeerStep, Preshared, sorted_cidrs
-
-#: WireGuard gives a session up 180 s after its handshake (REJECT_AFTER_TIME): an older one proves nothing.
-HANDSHAKE_FRESH = 180
+from .peer_spec import HANDSHAKE_FRESH, Key, LivePeer, Peer, PeerStep, Preshared, sorted_cidrs
 
 Live = t.Mapping[str, LivePeer]
 

@@ -16,8 +16,26 @@ from .._values.keys import is_weak, parse_key
 from .._values.refused import ValueRefused, quoted
 from .._values.text import parse_decimal
 
+#: WireGuard gives a session up 180 s after its handshake (REJECT_AFTER_TIME): an older one proves nothing.
+HANDSHAKE_FRESH = 180
+
 Data = dict[str, t.Any]
 Key = t.Union[str, Pending]
+
+
+def is_fresh(last: float | None, now: float) -> bool:
+    """Whether a session of a handshake may still live, both in epoch seconds of one clock; not where the clock was set back since."""
+    return bool(last) and abs(now - (last or 0)) <= HANDSHAKE_FRESH
+
+
+def handshake_age(last: float | None, now: float) -> int | None:
+    """Seconds since a handshake, both in epoch seconds of one clock. None where there was none (0 or None), or its age is unknown.
+
+    A handshake that is further ahead of the clock than a session lives is from before the clock was set back.
+    """
+    if not last or last - now > HANDSHAKE_FRESH:
+        return None
+    return max(0, int(now - last))
 
 
 class Preshared(t.NamedTuple):

@@ -14,6 +14,7 @@ import datetime
 import operator
 import typing as t
 
+from .._dataplane.peer_spec import handshake_age, is_fresh
 from .._plan.mesh_plan import MeshPlan, NodePlan
 from .._values.text import dicts_of, mapping
 from . import ends, evidence, mesh_verdict, pods_outside
@@ -169,7 +170,7 @@ def _reported_peers(node: Facts, now: float) -> list[Data]:
             "public_key": peer["public_key"],
             "endpoint": peer.get("endpoint"),
             "allowed_ips": peer.get("allowed_ips") or (),
-            "handshake_age": max(0, int(clock - peer["handshake"])) if peer.get("handshake") else None,
+            "handshake_age": handshake_age(peer.get("handshake"), clock),
             "listen_port": device.get("listen_port"),
         }
         for device in node.get("devices") or ()
@@ -254,7 +255,7 @@ def _tunnels(host: str, mesh: MeshPlan, node: t.Any, names: t.Mapping[str, tuple
         for peer in device.get("peers") or ():
             cluster, name = names.get(peer["public_key"], ("", ""))
             handshake = int(peer.get("handshake") or 0)
-            age = max(0, int(clock - handshake)) if handshake else None
+            age = handshake_age(handshake, clock)
             rows.append(
                 {
                     "host": host,
@@ -272,9 +273,9 @@ def _tunnels(host: str, mesh: MeshPlan, node: t.Any, names: t.Mapping[str, tuple
                     "state": DOWN
                     if device.get("up") is False
                     else NEVER
-                    if age is None
+                    if not handshake
                     else UP
-                    if age <= mesh_verdict.HANDSHAKE_SECONDS
+                    if is_fresh(handshake, clock)
                     else STALE,
                 }
             )

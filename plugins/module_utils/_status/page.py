@@ -437,7 +437,7 @@ def _tunnels(document: Data) -> str:
                 name,
                 _text(peer, "name"),
                 _pill(css, r["state"]),
-                _num(key + "age", r["age"], human_age(r["age"])),
+                _num(key + "age", r["age"], "unknown" if r["age"] is None and r["handshake"] else human_age(r["age"])),
                 _num(key + "latency", r["latency"], human_milliseconds(r["latency"])),
                 _num(key + "rx", r["rx"], human_bytes(r["rx"])),
                 _num(key + "tx", r["tx"], human_bytes(r["tx"])),

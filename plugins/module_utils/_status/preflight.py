@@ -12,10 +12,11 @@ import re
 import typing as t
 
 from .._dataplane.iptables_walk import DROP, MASQUERADE, Packet, walk
+from .._dataplane.peer_spec import is_fresh
 from .._values.addresses import Network, contains, overlaps, parse_network, readable_address
 from .._values.prefix_sets import PrefixSet, overlapping_pairs
 from .._values.refused import ValueRefused
-from .mesh_verdict import HANDSHAKE_SECONDS, stray_text, udp_text
+from .mesh_verdict import stray_text, udp_text
 from .model import cut
 from .remedies import full_tracking, masquerade_fix, without_proxy
 
@@ -335,8 +336,8 @@ def _unanswered(node: Facts) -> t.Iterator[tuple[str, str, str]]:
     """Tunnels of an earlier run that nobody answers: in a cloud, mostly a port that is closed."""
     for device in node.get("devices") or ():
         for peer in device.get("peers") or () if device.get("owned") else ():
-            age = float(node.get("now") or 0) - int(peer.get("handshake") or 0)
-            if not peer.get("endpoint") or (peer.get("handshake") and age <= HANDSHAKE_SECONDS):
+            clock = float(node.get("now") or 0)
+            if not peer.get("endpoint") or is_fresh(int(peer.get("handshake") or 0), clock):
                 continue
             about = {
                 "endpoint": peer["endpoint"],

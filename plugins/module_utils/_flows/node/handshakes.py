@@ -7,8 +7,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ..._dataplane.peer_plan import HANDSHAKE_FRESH
-from ..._dataplane.peer_spec import Dump
+from ..._dataplane.peer_spec import Dump, is_fresh
 from ..._linux.netlink.links import link_names
 from ..._linux.wireguard.device import read_device
 
@@ -57,14 +56,11 @@ def _until_met(tunnels: t.Sequence[t.Mapping[str, t.Any]], end: float) -> list[D
 
 
 def without_handshake(tunnel: t.Mapping[str, t.Any], dump: Dump, now: float) -> list[Data]:
-    """The peers of a tunnel that the device has not, or with which it has no session. now: epoch seconds.
-
-    Handshakes have the time of the same clock: one that is far ahead is from before the clock was set back, and nobody knows how old it is.
-    """
+    """The peers of a tunnel that the device has not, or with which it has no session. now: epoch seconds."""
     rows = []
     for key in tunnel["peers"]:
         peer = dump.peers.get(key)
-        if peer is None or not peer.last_handshake or abs(now - peer.last_handshake) > HANDSHAKE_FRESH:
+        if peer is None or not is_fresh(peer.last_handshake, now):
             endpoint = peer.endpoint if peer else None
             rows.append(
                 {"device": tunnel["device"], "public_key": key, "endpoint": endpoint, "listen_port": dump.listen_port}

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 import typing as t
 
+from ..._dataplane.peer_spec import handshake_age
 from ..._linux.errors import LinuxError
 from ..._linux.host import echoes, facts, pods, service_proxy, tracking
 from ..._linux.netlink import links, routes
@@ -181,14 +182,13 @@ def _peers(name: str) -> list[Data]:
     rows = sorted(dump.peers.items())
     shown = []
     for (key, peer), source in zip(rows, source_addresses([peer.endpoint for _key, peer in rows], dump.fwmark)):
-        last = peer.last_handshake
         shown.append(
             {
                 "device": name,
                 "public_key": key,
                 "endpoint": peer.endpoint,
                 "allowed_ips": list(peer.allowed_ips),
-                "handshake_age": max(0, int(now - last)) if last else None,
+                "handshake_age": handshake_age(peer.last_handshake, now),
                 "listen_port": dump.listen_port,
                 "source": source,
                 "rx_bytes": peer.rx_bytes,

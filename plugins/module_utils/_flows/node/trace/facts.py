@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ...._dataplane.constants import OWNER, is_our_alias
+from ...._dataplane.peer_spec import handshake_age
 from ...._linux.host import facts, pods, service_proxy, settings, tracking, users
 from ...._linux.netlink import links, routes, rules, sockets
 from ...._linux.nftables import table as nft
@@ -132,7 +133,7 @@ def read_devices() -> list[Data]:
                 "public_key": key,
                 "endpoint": peer.endpoint,
                 "allowed_ips": sorted(peer.allowed_ips),
-                "handshake_age": max(0, int(moment - peer.last_handshake)) if peer.last_handshake else None,
+                "handshake_age": handshake_age(peer.last_handshake, moment),
                 "rx": peer.rx_bytes,
                 "tx": peer.tx_bytes,
                 "keepalive": peer.keepalive,

@@ -19,6 +19,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.pe
     Peer,
     PeerStep,
     Preshared,
+    handshake_age,
+    is_fresh,
     sorted_cidrs,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Pending
@@ -175,6 +177,19 @@ ROAMED, FRESH, STALE = "198.51.100.9:4", NOW - 20, NOW - 181
 )
 def test_a_roamed_endpoint_is_not_drift(choices, endpoint, handshake, last, drifted):
     assert endpoint_drifted(choices, live_peer(endpoint=endpoint, handshake=handshake), NOW, last) is drifted
+
+
+@pytest.mark.parametrize(
+    ("last", "age", "fresh"),
+    [(0, None, False), (None, None, False), (NOW - 7.9, 7, True), (NOW - 181, 181, False), (NOW + 3, 0, True)],
+)
+def test_a_handshake_has_an_age_and_is_fresh_for_as_long_as_its_session(last, age, fresh):
+    assert (handshake_age(last, NOW), is_fresh(last, NOW)) == (age, fresh)
+
+
+def test_a_handshake_from_before_the_clock_was_set_back_has_no_age():
+    """A dead peer would be one of 0 seconds ago until the clock is there again."""
+    assert handshake_age(NOW + 3600, NOW) is None and not is_fresh(NOW + 3600, NOW)
 
 
 def test_roamed_endpoint_is_shown_as_it_is():

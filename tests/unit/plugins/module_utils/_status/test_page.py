@@ -287,6 +287,15 @@ def test_ages_are_by_the_nodes_own_clock():
     assert (row["age"], row["state"]) == (30, "up")
 
 
+def test_a_handshake_from_before_the_clock_was_set_back_is_stale():
+    facts = fabrics.facts({"aws": 1, "gcp": 1})
+    node_ = facts["nodes"]["aws-node-1"]
+    for peer in node_["devices"][0]["peers"]:
+        peer["handshake"] = int(node_["now"]) + 3600
+    row = next(row for row in model.build(facts)["tunnels"] if row["host"] == "aws-node-1")
+    assert (row["age"], row["state"]) == (None, "stale")
+
+
 @pytest.mark.parametrize(
     "seconds,shown",
     [(None, "never"), (0, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"), (172800, "2 d")],
