@@ -32,9 +32,9 @@ Playbooks and variables of a run
    :local:
    :depth: 1
 
-Every playbook is run as ``ansible-playbook -i inventory multicluster.network.NAME``, where the name of one in a folder is
-``FOLDER.NAME``; with ``--check --diff`` it shows what it would change and changes nothing. The variables here are read by
-playbooks; options of roles have the role's name as their prefix and are in the role's own page.
+Run every playbook as ``ansible-playbook -i inventory multicluster.network.NAME``. The name of a playbook in a folder is
+``FOLDER.NAME``. With ``--check --diff`` a playbook shows what it would change and changes nothing. The variables on this page are read
+by playbooks. Options of roles have the role's name as their prefix and are on the role's own page.
 
 """
 
