@@ -54,8 +54,8 @@ def page(name: str, row: dict[str, t.Any], read: t.Any) -> str:
         *_text(f"**What ran here:** {row['ran']}"),
         "",
         *_text(
-            "Nothing else on this page was tried: it is what documents say, and the list at its end has them. Which network plugins ran, and how, is in "
-            f":ref:`real clusters <{DOCSITE}.guide_clusters>`."
+            "Nothing else on this page was tested. It comes from the documents that are listed at its end. The guide to "
+            f":ref:`real clusters <{DOCSITE}.guide_clusters>` lists the network plugins that ran, and how."
         ),
         "",
         "Defaults",
@@ -73,8 +73,8 @@ def page(name: str, row: dict[str, t.Any], read: t.Any) -> str:
         "-------------",
         "",
         *_text(
-            "Two clusters of one kind have the same ranges by default; ``validate`` names them, and "
-            f":ref:`overlap <{DOCSITE}.guide_overlap>` has what to write then."
+            "Two clusters of one kind have the same ranges by default. ``validate`` names them, and the guide to "
+            f":ref:`overlap <{DOCSITE}.guide_overlap>` has the inventory for this case."
         ),
         "",
         ".. code-block:: yaml",
@@ -94,7 +94,7 @@ def page(name: str, row: dict[str, t.Any], read: t.Any) -> str:
     if "node pods" in row["way"]:
         texts += [
             *_text(
-                f"Nodes without SSH are reached by a pod on each of them: see :ref:`node pods <{DOCSITE}.guide_node_pods>`."
+                f"The collection reaches nodes without SSH by a pod on each of them, see :ref:`node pods <{DOCSITE}.guide_node_pods>`."
             ),
             "",
         ]
