@@ -22,40 +22,51 @@ import typing as t
 
 #: The columns of the collection's own figures, as the benchmarks of several revisions name them; those of a row are added.
 COLUMN = re.compile(r"collection|our\w|service_mirror, s|controller s|nodes s")
+#: A cell such as ``12.5`` or ``flow 0.123``.
+NUMBER = re.compile(r"(?:[a-z]+ )?(\d+(?:\.\d+)?)")
 #: Figures outside of tables: those of `plans`.
 SENTENCE = re.compile(r"^(?P<label>plan of .*?): (?P<figure>[\d.]+) s of CPU", re.M)
 #: What a figure may be of the one before.
 WORST = 1.05
-#: Figures below are noise, in the unit of the group.
-LEAST = 0.05
+#: A figure of fewer than so many of its last digits is noise.
+DIGITS = 20
 
-Rows = list[tuple[str, float]]
+
+class Row(t.NamedTuple):
+    """A figure of the collection, and the least one of its kind that counts."""
+
+    label: str
+    figure: float
+    least: float
+
+
+Rows = list[Row]
 
 
 def figures(text: str) -> Rows:
-    """(label, the collection's figure) of each row of what a benchmark printed, in its order."""
+    """The collection's figures of what a benchmark printed, one of each row, in its order."""
     found: Rows = []
     head: list[str] = []
     for line in text.splitlines():
         if not line.startswith("|"):
             head = []
-            found += [(match["label"], float(match["figure"])) for match in SENTENCE.finditer(line)]
+            found += [row_of(match["label"], [match["figure"]]) for match in SENTENCE.finditer(line)]
             continue
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if not head:
             head = cells
             continue
-        numbers = [number_of(cell) for name, cell in zip(head, cells) if COLUMN.fullmatch(name)]
-        own = [number for number in numbers if number is not None]
+        numbers = [NUMBER.fullmatch(cell) for name, cell in zip(head, cells) if COLUMN.fullmatch(name)]
+        own = [match[1] for match in numbers if match is not None]
         if own and "for comparison" not in cells:
-            found.append((", ".join(cell for cell in cells[:2] if cell), sum(own)))
+            found.append(row_of(", ".join(cell for cell in cells[:2] if cell), own))
     return found
 
 
-def number_of(cell: str) -> float | None:
-    """The number of a cell such as ``12.5``, ``flow 0.123``; None where it has none."""
-    match = re.fullmatch(r"(?:[a-z]+ )?(\d+(?:\.\d+)?)", cell)
-    return float(match[1]) if match else None
+def row_of(label: str, texts: t.Sequence[str]) -> Row:
+    """A row of numbers that are added."""
+    decimals = min(len(text.partition(".")[2]) for text in texts)
+    return Row(label, sum(map(float, texts)), DIGITS / 10**decimals)
 
 
 def run(tree: pathlib.Path, group: str, more: t.Sequence[str]) -> Rows:
@@ -84,17 +95,17 @@ def best(turns: t.Sequence[Rows]) -> Rows:
     """Each row with the least that it was. Raises SystemExit where turns differ in their rows."""
     if len({len(rows) for rows in turns}) != 1:
         raise SystemExit(f"the turns have {sorted({len(rows) for rows in turns})} rows: a run ended early")
-    return [(same[0][0], min(figure for _label, figure in same)) for same in zip(*turns)]
+    return [same[0]._replace(figure=min(row.figure for row in same)) for same in zip(*turns)]
 
 
-def compared(before: t.Sequence[Rows], now: t.Sequence[Rows]) -> list[tuple[str, float, float, float]]:
-    """(label, before, now, now compared with before) of each row."""
+def compared(before: t.Sequence[Rows], now: t.Sequence[Rows]) -> list[tuple[Row, Row, float]]:
+    """(before, now, now compared with before) of each row."""
     old, new = best(before), best(now)
     if len(old) != len(new):
         raise SystemExit(
             f"{len(old)} rows before and {len(new)} now: give the group arguments by which both show the same"
         )
-    return [(label, was, is_now, is_now / was if was else 1.0) for (_old, was), (label, is_now) in zip(old, new)]
+    return [(was, row, row.figure / was.figure if was.figure else 1.0) for was, row in zip(old, new)]
 
 
 def main() -> None:
@@ -111,14 +122,12 @@ def main() -> None:
             sys.stderr.write(f"turn {number + 1} of {count}, {'now' if side else 'before'}: done\n")
     print(f"| {asked.group} | before | now | compared with before |\n|---|---|---|---|")
     missed = []
-    for label, was, is_now, ratio in compared(*turns):
-        noise = max(was, is_now) < LEAST
-        print(
-            f"| {label} | {was:.3f} | {is_now:.3f} | {ratio:.3f}{' (too small to count)' if noise else ''} |",
-            flush=True,
-        )
+    for was, row, ratio in compared(*turns):
+        noise = max(was.figure, row.figure) < row.least
+        note = " (too small to count)" if noise else ""
+        print(f"| {row.label} | {was.figure:.3f} | {row.figure:.3f} | {ratio:.3f}{note} |", flush=True)
         if ratio > WORST and not noise:
-            missed.append(label)
+            missed.append(row.label)
     if missed:
         raise SystemExit(f"more than {WORST} times what it was: " + "; ".join(missed))
 

@@ -26,7 +26,7 @@ TABLE = """Routes of a table; medians of 5 interleaved runs, ms
 
 @pytest.mark.parametrize("own", ["service_mirror, s", "collection"])
 def test_a_row_has_the_figure_of_the_collection_alone(own):
-    assert before.figures(TABLE.format(own=own, figure="4.5")) == [("1000, one changed", 4.5)]
+    assert before.figures(TABLE.format(own=own, figure="4.5")) == [("1000, one changed", 4.5, 2.0)]
 
 
 def test_columns_of_the_controller_and_of_nodes_are_added():
@@ -34,24 +34,28 @@ def test_columns_of_the_controller_and_of_nodes_are_added():
         "| run | nodes | wall s | controller s | nodes s |\n|---|---|---|---|---|\n| site | 20 | 9.0 | 4.0 | 2.5 |\n\n"
     )
     bars = "| what | found | bar |\n|---|---|---|\n| lines | 40 | 60 |\n"
-    assert before.figures(text + bars) == [("site, 20", 6.5)]
+    assert before.figures(text + bars) == [("site, 20", 6.5, 2.0)]
 
 
 def test_a_cell_may_name_its_kind_and_a_sentence_of_a_plan_counts():
     text = "| Services | change | service_mirror, s |\n|---|---|---|\n| 100 | cold | flow 0.125 |\n| 100 | cold | |\n"
     plan = "plan of 1000 nodes in 10 clusters, mesh: 0.511 s of CPU (limit 3 s), 80 MiB with the answers\n"
     assert before.figures(text + plan) == [
-        ("100, cold", 0.125),
-        ("plan of 1000 nodes in 10 clusters, mesh", 0.511),
+        ("100, cold", 0.125, 0.02),
+        ("plan of 1000 nodes in 10 clusters, mesh", 0.511, 0.02),
     ]
 
 
+def rows(*found):
+    return [before.Row(label, figure, 0.1) for label, figure in found]
+
+
 def test_the_least_of_each_side_counts():
-    old, new = [[("a", 2.0)], [("a", 1.0)]], [[("b", 1.5)], [("b", 1.1)]]
-    assert before.compared(old, new) == [("b", 1.0, 1.1, pytest.approx(1.1))]
+    old, new = [rows(("a", 2.0)), rows(("a", 1.0))], [rows(("b", 1.5)), rows(("b", 1.1))]
+    assert before.compared(old, new) == [(*rows(("a", 1.0)), *rows(("b", 1.1)), pytest.approx(1.1))]
 
 
-@pytest.mark.parametrize(("old", "new"), [([[("a", 1.0)]], [[]]), ([[("a", 1.0)], []], [[("a", 1.0)], [("a", 1.0)]])])
+@pytest.mark.parametrize(("old", "new"), [([1], [0]), ([1, 0], [1, 1])])
 def test_another_number_of_rows_is_no_comparison(old, new):
     with pytest.raises(SystemExit, match="rows"):
-        before.compared(old, new)
+        before.compared(*([rows(("a", 1.0)) * count for count in side] for side in (old, new)))
