@@ -6,8 +6,9 @@
 """What this clone's benchmarks show compared with those of an earlier revision, on one machine in one run.
 
 Run by `tests/run bench_before REVISION GROUP [ARGUMENTS of the group]`; MCN_TURNS is how often. The two take turns, each with its own code and its
-own benchmark, and the least that each figure of the collection was in any turn counts: other work of the machine only adds. Rows are matched by
-their place, since their texts may differ between revisions. A group that ends with another number of rows is no comparison, and a failure.
+own benchmark, and the median of each figure of the collection counts: where the benchmark compares with another program, its ratio to that, which was
+measured in the same seconds, else the seconds. Rows are matched by their place, since their texts may differ between revisions. A group that ends with
+another number of rows is no comparison, and a failure.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import argparse
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import typing as t
 
 #: The columns of the collection's own figures, as the benchmarks of several revisions name them; those of a row are added.
 COLUMN = re.compile(r"collection|our\w|service_mirror, s|controller s|nodes s")
+#: The column of another program, which is the same one in both revisions.
+OTHER = "theirs"
 #: A cell such as ``12.5`` or ``flow 0.123``.
 NUMBER = re.compile(r"(?:[a-z]+ )?(\d+(?:\.\d+)?)")
 #: Figures outside of tables: those of `plans`.
@@ -33,11 +37,11 @@ DIGITS = 20
 
 
 class Row(t.NamedTuple):
-    """A figure of the collection, and the least one of its kind that counts."""
+    """A figure of the collection; ``counts``: whether it is more than a few last digits."""
 
     label: str
     figure: float
-    least: float
+    counts: bool
 
 
 Rows = list[Row]
@@ -59,14 +63,18 @@ def figures(text: str) -> Rows:
         numbers = [NUMBER.fullmatch(cell) for name, cell in zip(head, cells) if COLUMN.fullmatch(name)]
         own = [match[1] for match in numbers if match is not None]
         if own and "for comparison" not in cells:
-            found.append(row_of(", ".join(cell for cell in cells[:2] if cell), own))
+            row = row_of(", ".join(cell for cell in cells[:2] if cell), own)
+            others = [NUMBER.fullmatch(cell) for name, cell in zip(head, cells) if name == OTHER]
+            theirs = [float(match[1]) for match in others if match is not None]
+            found.append(row._replace(figure=row.figure / theirs[-1]) if theirs and theirs[-1] else row)
     return found
 
 
 def row_of(label: str, texts: t.Sequence[str]) -> Row:
     """A row of numbers that are added."""
     decimals = min(len(text.partition(".")[2]) for text in texts)
-    return Row(label, sum(map(float, texts)), DIGITS / 10**decimals)
+    figure = sum(map(float, texts))
+    return Row(label, figure, figure >= DIGITS / 10**decimals)
 
 
 def run(tree: pathlib.Path, group: str, more: t.Sequence[str]) -> Rows:
@@ -91,16 +99,19 @@ def run(tree: pathlib.Path, group: str, more: t.Sequence[str]) -> Rows:
     return found
 
 
-def best(turns: t.Sequence[Rows]) -> Rows:
-    """Each row with the least that it was. Raises SystemExit where turns differ in their rows."""
+def medians(turns: t.Sequence[Rows]) -> Rows:
+    """Each row with the median of what it was. Raises SystemExit where turns differ in their rows."""
     if len({len(rows) for rows in turns}) != 1:
         raise SystemExit(f"the turns have {sorted({len(rows) for rows in turns})} rows: a run ended early")
-    return [same[0]._replace(figure=min(row.figure for row in same)) for same in zip(*turns)]
+    return [
+        Row(same[0].label, statistics.median(row.figure for row in same), any(row.counts for row in same))
+        for same in zip(*turns)
+    ]
 
 
 def compared(before: t.Sequence[Rows], now: t.Sequence[Rows]) -> list[tuple[Row, Row, float]]:
     """(before, now, now compared with before) of each row."""
-    old, new = best(before), best(now)
+    old, new = medians(before), medians(now)
     if len(old) != len(new):
         raise SystemExit(
             f"{len(old)} rows before and {len(new)} now: give the group arguments by which both show the same"
@@ -123,10 +134,10 @@ def main() -> None:
     print(f"| {asked.group} | before | now | compared with before |\n|---|---|---|---|")
     missed = []
     for was, row, ratio in compared(*turns):
-        noise = max(was.figure, row.figure) < row.least
-        note = " (too small to count)" if noise else ""
+        counts = was.counts or row.counts
+        note = "" if counts else " (too small to count)"
         print(f"| {row.label} | {was.figure:.3f} | {row.figure:.3f} | {ratio:.3f}{note} |", flush=True)
-        if ratio > WORST and not noise:
+        if ratio > WORST and counts:
             missed.append(row.label)
     if missed:
         raise SystemExit(f"more than {WORST} times what it was: " + "; ".join(missed))
