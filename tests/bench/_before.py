@@ -96,6 +96,10 @@ def run(tree: pathlib.Path, group: str, more: t.Sequence[str]) -> Rows:
     found = figures(done.stdout)
     if not found:
         raise SystemExit(f"{tree}: {group} ended with {done.returncode} and without a figure:\n{done.stdout[-4000:]}")
+    if done.returncode:  # the same number of rows may hide that both ended early
+        sys.stderr.write(
+            f"{group} of {tree} ended with {done.returncode}: {done.stdout.strip().splitlines()[-1][:300]}\n"
+        )
     return found
 
 

@@ -25,7 +25,9 @@ Key = t.Union[str, Pending]
 
 def is_fresh(last: float | None, now: float) -> bool:
     """Whether a session of a handshake may still live, both in epoch seconds of one clock; not where the clock was set back since."""
-    return bool(last) and abs(now - (last or 0)) <= HANDSHAKE_FRESH
+    if not last:
+        return False
+    return abs(now - last) <= HANDSHAKE_FRESH
 
 
 def handshake_age(last: float | None, now: float) -> int | None:

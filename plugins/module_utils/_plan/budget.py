@@ -11,7 +11,7 @@ from .plan import Refusal
 #: Deletions that are never suspicious, and the share of what we own that is not either.
 FREE_DELETES, FREE_SHARE = 5, 0.20
 #: How the advice begins where most of what is missing is refused by a range of the inventory.
-_FIX_GRANT = "Mend the grant of cluster "
+_FIX_GRANT = "Correct the grant of cluster "
 #: A wrong range in the inventory refuses any part of a source, and then there is nothing to be deleted.
 _GRANT_FIRST = (
     "Where this run refuses some of {0} as outside_grant, fix pod_cidrs of cluster {0} in the inventory. Otherwise: "

@@ -8,6 +8,7 @@ import collections
 import re
 import typing as t
 
+from .._dataplane.peer_spec import HANDSHAKE_FRESH
 from .._plan.mesh_plan import MeshPlan, RemotePlan
 from .._values.generations import bypass_device, bypass_of_mesh
 from .remedies import full_tracking
@@ -16,8 +17,6 @@ from .verdict import Verdict, counted, of_cluster, refusal_text
 Facts = t.Mapping[str, t.Any]
 Found = t.Mapping[str, t.Mapping[str, t.Any]]
 
-#: A session older than this no longer carries traffic (WireGuard's own limit), so the last handshake must be younger.
-HANDSHAKE_SECONDS = 180
 #: One pod is named where many are alike.
 NAMED = 3
 
@@ -229,7 +228,7 @@ def _unanswered(topology: MeshPlan, host: str, probe: Facts) -> list[tuple[str, 
             rows.append((name, True, f"{name} is no peer of {key[0]}"))
         elif peer["handshake_age"] is None:
             rows.append((name, False, f"no handshake with {name}: {udp_text(peer)}"))
-        elif peer["handshake_age"] > HANDSHAKE_SECONDS:
+        elif peer["handshake_age"] > HANDSHAKE_FRESH:
             text = f"last handshake with {name} is {peer['handshake_age']} s old: {udp_text(peer)}"
             rows.append((name, False, text))
     return rows

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import typing as t
 
+from .._dataplane.peer_spec import HANDSHAKE_FRESH
 from .._plan.mesh_plan import MeshPlan
 from .._plan.seen_addresses import seen_from
 from . import evidence
-from .mesh_verdict import HANDSHAKE_SECONDS, apart, carried, is_cut, member_names, peer_names, substitutes
+from .mesh_verdict import apart, carried, is_cut, member_names, peer_names, substitutes
 from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted, scope_line
 
 Facts = t.Mapping[str, t.Any]
@@ -186,7 +187,7 @@ def _badness(name: str | None, age: int | None) -> tuple[int, int]:
     """Sorts the worst first: never, unknown or stale, then by age."""
     if age is None:
         return 0, 0
-    return (1 if name is None or age > HANDSHAKE_SECONDS else 2), -age
+    return (1 if name is None or age > HANDSHAKE_FRESH else 2), -age
 
 
 def _matrix(topology: MeshPlan, found: Found, most: int) -> str:

@@ -228,7 +228,7 @@ class Judge:
 
     def _unheard(self, flow: Flow) -> Finding:
         """A datagram that was delivered where nobody listens. The refusal may stay out: kernels send only so many in a second."""
-        text = f"{flow.end} delivered it, and nobody listens on {place_text(flow.packet.version, flow.packet.dst, flow.packet.port)}"
+        text = f"{flow.end} delivered it, and no process listens on {place_text(flow.packet.version, flow.packet.dst, flow.packet.port)}"
         return self._finding(flow, causes.PORT_CLOSED, FORWARD, flow.end, text, "", LIKELY)
 
     def _large_came(self, flow: Flow) -> bool:

@@ -129,7 +129,7 @@ def _with_state(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 _OFF_LINK = (
-    "{0} is in no network of {1}, so nobody on the segment asks for it there: choose another pool, or, where routers send it to the segment, "
+    "{0} is in no network of {1}, so no host on the segment asks for it there: choose another pool, or, where routers send it to the segment, "
     "name its network in layer2_speaker_networks"
 )
 

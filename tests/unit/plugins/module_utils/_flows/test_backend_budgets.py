@@ -100,7 +100,7 @@ def test_a_wrong_grant_takes_no_cluster_off_its_routers(balancer: str) -> None:
     ]
     message = reported.refused[0].message
     assert (
-        "3 nodes were refused, the first is aws/n1 [outside_grant]. Mend the grant of cluster aws" in message
+        "3 nodes were refused, the first is aws/n1 [outside_grant]. Correct the grant of cluster aws" in message
         and "confirm_empty" not in message
     )
     # said nevertheless, it would still be the wrong thing: the cluster is not empty
@@ -141,7 +141,7 @@ def test_refused_services_are_no_empty_cluster(balancer: str) -> None:
     reported = plan(balancer, {}, NODES, refusals("service", names))
     assert gone(reported) == (0, 0) and [row.reason for row in reported.refused] == ["delete_budget"]
     assert (
-        "3 Services were refused, the first is aws/default/a [outside_grant]. Mend the grant"
+        "3 Services were refused, the first is aws/default/a [outside_grant]. Correct the grant"
         in reported.refused[0].message
     )
     assert "confirm_empty" not in reported.refused[0].message

@@ -130,7 +130,7 @@ def test_a_source_of_which_all_nodes_are_refused_is_not_to_be_confirmed() -> Non
     plan = planned(found, peers)
     said = [refusal.message for refusal in plan.plan.refused if refusal.reason == "delete_budget"]
     assert len(said) == 2 and not plan.plan.changes
-    advice = "2 nodes were refused, the first is eu/eu-1 [NodePodCIDROutOfRange]. Mend the grant of cluster eu"
+    advice = "2 nodes were refused, the first is eu/eu-1 [NodePodCIDROutOfRange]. Correct the grant of cluster eu"
     assert all(advice in text and "confirm_empty" not in text for text in said)
 
 

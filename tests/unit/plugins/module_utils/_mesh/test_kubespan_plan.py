@@ -248,7 +248,7 @@ def test_nodes_that_were_refused_are_passed_on_as_what_is_to_be_fixed():
         "a1",
     )
     assert part["turned_away"].startswith(
-        "1 node was refused, the first is gcp/g1 [outside_grant]. Mend the grant of cluster gcp"
+        "1 node was refused, the first is gcp/g1 [outside_grant]. Correct the grant of cluster gcp"
     )
     # an endpoint alone is left out, the node stays
     assert "turned_away" not in node_kubespan(

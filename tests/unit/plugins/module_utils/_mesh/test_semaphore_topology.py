@@ -580,7 +580,7 @@ def test_a_node_with_no_accepted_range_is_refused_and_no_peer_without_ranges() -
         ("gcp/gcp-1", "outside_grant"),
         ("gcp/gcp-2", "outside_grant"),
     ]
-    assert "Mend the grant of cluster gcp" in topology["clusters"]["aws"]["remotes"]["gcp"]["turned_away"]
+    assert "Correct the grant of cluster gcp" in topology["clusters"]["aws"]["remotes"]["gcp"]["turned_away"]
 
 
 def test_one_range_is_refused_and_the_rest_of_the_node_goes_on() -> None:

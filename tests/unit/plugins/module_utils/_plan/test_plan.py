@@ -128,7 +128,7 @@ def test_a_source_that_a_range_refuses_is_not_confirmed_empty_and_one_of_liars_i
         (grant[:2] + liars, True),
     ):
         why = why_refused(rows)
-        assert ("Mend the grant of cluster gcp" in why) is not deletes
+        assert ("Correct the grant of cluster gcp" in why) is not deletes
         assert (check_budget("gcp", "peers", 3, 3, 0, None, True, why) is None) is deletes
     refusal = check_budget("gcp", "peers", 3, 3, 0, None, False, why_refused(liars))
     assert refusal is not None and "confirm_empty" not in refusal.message

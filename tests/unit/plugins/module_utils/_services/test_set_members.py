@@ -299,6 +299,6 @@ def test_a_wrong_range_of_the_inventory_deletes_no_set(more, deleted):
         (row,) = whole.refused
         assert (
             row.reason == "delete_budget"
-            and "1 pod was refused, the first is gcp/shop/p [outside_grant]. Mend the grant of cluster gcp"
+            and "1 pod was refused, the first is gcp/shop/p [outside_grant]. Correct the grant of cluster gcp"
             in row.message
         )
