@@ -53,12 +53,12 @@ class Metrics:
         with self._lock:
             self._values[key] = self._values.get(key, 0) + amount
 
-    def turn(self, capability: str, seconds: float, reaction: float, writes: int, everything: bool) -> None:
-        """One turn of a capability that ended."""
+    def turn(self, capability: str, seconds: float, reaction: float | None, writes: int, everything: bool) -> None:
+        """One turn of a capability that ended; ``reaction``: seconds from the oldest event that it was for, None where it was for none."""
         self.count("plans_total", capability=capability, of="everything" if everything else "part")
         self.count("plan_seconds_total", seconds, capability=capability)
         self.count("writes_total", writes, capability=capability)
-        if writes and not everything:
+        if writes and reaction is not None:
             with self._lock:
                 row = self._reactions.setdefault(capability, [0.0] * (len(BUCKETS) + 2))
                 for index, bound in enumerate(BUCKETS):

@@ -50,6 +50,8 @@ class Worker:
         self._every, self._led, self._playbook, self._node_call = every, led, playbook, node_call
         self._report_held = report_held
         self._queue = WorkQueue(*capability.window)
+        #: when the oldest event of each key became known that no turn took so far
+        self._events: dict[str, float] = {}
         self._changed = threading.Condition()
         self._stopping = False
         self._turning = 0
@@ -100,6 +102,8 @@ class Worker:
         now = time.monotonic()
         with self._changed:
             for key in keys:
+                if heard.news:
+                    self._events.setdefault(key, now)
                 # a cluster that gives reason for doubt all the time must not keep the processor busy with plans of everything
                 self._queue.add(key, now, self._rest_until if key == EVERYTHING else 0.0)
             self._changed.notify()
@@ -125,16 +129,21 @@ class Worker:
             turn = self._next()
             if turn is None:
                 return
-            due, led = turn
+            due, led, events = turn
             try:
-                self._turn(due, led)
+                remaining = self._turn(due, led, min(events.values(), default=None))
             except Exception as error:  # a capability that ends would be missed by nobody
+                remaining = due.keys
                 self._failed(due.keys, f"{error!r} at {traceback.extract_tb(error.__traceback__)[-1].name}")
             finally:
                 with self._changed:
                     self._turning = 0
+            with self._changed:
+                for key, since in events.items():
+                    if key in remaining or EVERYTHING in remaining:
+                        self._events[key] = since  # older than what was heard meanwhile
 
-    def _next(self) -> tuple[Due, frozenset[str]] | None:
+    def _next(self) -> tuple[Due, frozenset[str], dict[str, float]] | None:
         with self._changed:
             while not self._stopping:
                 now = time.monotonic()
@@ -148,7 +157,8 @@ class Worker:
                     due = self._queue.take(now) if led else None
                     if due is not None:
                         self._turning = len(due.keys)
-                        return due, led
+                        taken = list(self._events) if EVERYTHING in due.keys else due.keys & self._events.keys()
+                        return due, led, {key: self._events.pop(key) for key in taken}
                     wait = _PAUSE
                 self._changed.wait(min(self._every, 1.0 if wait is None else wait))
         return None
@@ -190,13 +200,14 @@ class Worker:
                 self._queue.done(key)
             self._queue.postpone(EVERYTHING, min(now + SETTLING[0], max(now, self._unsettled + SETTLING[1])))
 
-    def _turn(self, due: Due, led: frozenset[str]) -> None:
+    def _turn(self, due: Due, led: frozenset[str], heard_at: float | None) -> frozenset[str]:
+        """Returns the keys that are still to be planned. ``heard_at``: when the oldest event became known that it is for."""
         begun = time.monotonic()
         result = self._capability.run(due.keys, self._clients, led)
         ended = time.monotonic()
         if result is None:
             self._settle(due, ended)
-            return
+            return due.keys
         if EVERYTHING in due.keys:
             self._whole_at, self._rest_until, self._unsettled = ended, ended + _REST * (ended - begun), None
         if "reachability" in result:
@@ -221,7 +232,8 @@ class Worker:
             self._node_call(orders, due.since)
         for book in self._capability.playbooks(result):
             self._playbook(book)
-        self._metrics.turn(self.name, ended - begun, ended - due.since, _writes(result["plan"]), EVERYTHING in due.keys)
+        reaction = None if heard_at is None else ended - heard_at
+        self._metrics.turn(self.name, ended - begun, reaction, _writes(result["plan"]), EVERYTHING in due.keys)
         self._judge(led, result["failures"])
         broken = due.keys if result["failures"] else frozenset()
         if EVERYTHING in broken:
@@ -232,6 +244,7 @@ class Worker:
         if broken:
             first = result["failures"][0]
             self._failed(broken, f"cluster {first['cluster']}: cannot {first['operation']}: {first['message']}")
+        return broken
 
     def _note_held(self, reach: Data) -> None:
         """What a plan of everything found."""

@@ -23,6 +23,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.reconc
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.node_calls import NodeCalls
 from ansible_collections.multicluster.network.plugins.module_utils._io import http_pages, systemd_notify
 from ansible_collections.multicluster.network.plugins.module_utils._io.structured_log import Log
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watched import Heard
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
 from hypothesis import given, strategies as st
 
@@ -177,7 +178,7 @@ def test_a_cluster_that_does_not_answer_keeps_no_other_waiting():
     kept.start()
     try:
         until(lambda: any("event=rests cluster=gcp" in line for line in lines))
-        kept.heard("aws", None)
+        kept.heard("aws", event("a"))
         until(lambda: (frozenset("a"), frozenset(("aws",))) in turns)
         one.answers = True
         until(lambda: turns[-1] == (frozenset(("",)), both) and len(turns) > 2)
@@ -193,7 +194,7 @@ def test_deletions_are_counted_together():
         window = (0.0, 0.0)
 
         def keys(self, cluster, heard):
-            return (heard,)
+            return (heard.name,)
 
         def playbooks(self, result):
             return ()
@@ -221,7 +222,7 @@ def test_deletions_are_counted_together():
     kept.start()
     try:
         for number in range(10):
-            kept.heard("aws", f"gone{number}")
+            kept.heard("aws", event(f"gone{number}"))
             time.sleep(0.03)
         end = time.monotonic() + 30
         while kept.look()["length"] or turns[-1][1] != frozenset(("",)):
@@ -231,6 +232,64 @@ def test_deletions_are_counted_together():
         kept.stop()
     assert [keys for unused, keys in turns].count(frozenset(("",))) <= 2, "at the start, and once for all deletions"
     assert {key for unused, keys in turns for key in keys} == {"", *(f"gone{number}" for number in range(10))}
+
+
+def test_a_reaction_is_counted_of_each_event_whichever_plan_takes_it():
+    """Also of a plan of everything, and from the event on where the first try failed; a plan that no event asked for has none."""
+    turns, lines, fails = [], [], []
+
+    class Writing:
+        window = (0.0, 0.0)
+
+        def keys(self, cluster, heard):
+            return ("",) if heard.name == "everything" else (heard.name,)
+
+        def playbooks(self, result):
+            return ()
+
+        orders = playbooks
+
+        def run(self, keys, clients, led):
+            turns.append(frozenset(keys))
+            failed = [fails.pop()] if fails else []
+            return {"plan": {"changes": [], "update": not failed}, "refused": [], "failures": failed}
+
+    metrics = Metrics()
+
+    def counted(name):
+        found = re.search(rf'reaction_seconds_{name}{{capability="writing"}} (.*)', metrics.text())
+        return float(found.group(1)) if found else 0
+
+    def until(what):
+        end = time.monotonic() + 30
+        while not what() or kept.look()["length"]:
+            assert time.monotonic() < end, (turns, metrics.text())
+            time.sleep(0.01)
+
+    led = frozenset(("aws",))
+    kept = worker.Worker("writing", Writing(), {}, Log(lines.append), metrics, 300.0, lambda: led, lambda name: None)
+    kept.start()
+    try:
+        until(lambda: turns == [frozenset(("",))])
+        assert counted("count") == 0, "nothing happened"
+        kept.heard("aws", event("everything", news=False))
+        until(lambda: len(turns) == 2)
+        assert counted("count") == 0, "a collection that is in doubt is no event"
+        kept.heard("aws", event("everything"))
+        until(lambda: counted("count") == 1)
+        kept.heard("aws", event("a"))
+        until(lambda: counted("count") == 2)
+        before = counted("sum")
+        fails.append({"cluster": "aws", "operation": "x", "message": "y", "reason": "conflict"})
+        kept.heard("aws", event("a"))
+        until(lambda: len(turns) == 6)
+        assert counted("count") == 3 and counted("sum") - before >= 0.5, "from the event on, not from the second try"
+    finally:
+        kept.stop()
+
+
+def event(name, news=True):
+    return Heard("/api/v1/services", "", name, {}, news)
 
 
 def reported(routes, **more):
