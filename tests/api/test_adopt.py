@@ -348,6 +348,7 @@ LIVES = [
 ]
 
 
+@pytest.mark.takes_long
 @pytest.mark.parametrize("fabric", LIVES, ids=names_of, indirect=True)
 def test_looked_at_planned_taken_and_given_back(fabric):
     folder, before, calls = fabric.folder, fabric.said(), len(fabric.metal.double.calls())

@@ -100,6 +100,7 @@ def addresses(pair, name):
     ], "203.0.113." in str([service["spec"], service["metadata"].get("annotations")])
 
 
+@pytest.mark.takes_long
 def test_addresses_of_its_services_go_and_those_of_the_others_stay(pair, whole, joined):
     held_by = {name: (addresses(pair, name), ledgers(pair, name)) for name in pair.servers}
     assert all(one[0][0] for one in held_by.values()), held_by

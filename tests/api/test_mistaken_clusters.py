@@ -52,7 +52,7 @@ def twice(folder):
     shutil.copy(folder / "aws", folder / "gcp")
 
 
-@pytest.mark.parametrize("mistake", [swapped, twice])
+@pytest.mark.parametrize("mistake", [swapped, pytest.param(twice, marks=pytest.mark.takes_long)])
 def test_a_mistaken_kubeconfig_is_named_and_nothing_is_written(pair, joined, mistake):
     mistake(joined)
     desired = {

@@ -26,7 +26,7 @@ __all__ = ["fabric", "other", "pair", "whole"]
 QUICK = {("mcs", "coredns_rewrite")}
 FULL = pytest.mark.skipif("MCN_FULL" not in os.environ, reason="NOT RUN: this pair, with MCN_FULL=1")
 PAIRS = [
-    pytest.param(names, marks=() if names in QUICK else FULL, id="+".join(names))
+    pytest.param(names, marks=pytest.mark.takes_long if names in QUICK else FULL, id="+".join(names))
     for names in itertools.combinations(CAPABILITIES, 2)
 ]
 

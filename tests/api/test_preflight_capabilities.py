@@ -98,6 +98,7 @@ def test_what_site_refuses_and_what_ends_it_is_in_preflight(pair, quiet):
     play(quiet, "teardown")
 
 
+@pytest.mark.takes_long
 def test_a_corefile_that_somebody_writes_back_is_named(pair, quiet):
     """G15: which add-on owns the Corefile, is reported before the first run and not in the middle of it."""
     config = pair.clients["aws"].get(MAPS + "/coredns")
@@ -112,7 +113,13 @@ def test_a_corefile_that_somebody_writes_back_is_named(pair, quiet):
     assert "that of the add-on manager" in " ".join(play(quiet, "status", *places)[1].split())
 
 
-@pytest.mark.parametrize("version", ["coredns/coredns", "registry.example/dns@sha256:" + 64 * "0"])
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param("coredns/coredns", marks=pytest.mark.takes_long),
+        "registry.example/dns@sha256:" + 64 * "0",
+    ],
+)
 def test_a_coredns_of_an_unknown_version_is_found(pair, quiet, version):
     deployment = pair.clients["gcp"].get(DEPLOYMENTS + "/coredns")
     containers = [dict(one, image=version) for one in deployment["spec"]["template"]["spec"]["containers"]]

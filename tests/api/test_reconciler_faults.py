@@ -221,6 +221,7 @@ def test_a_network_that_is_away_for_a_minute(fabric):
     fabric.settles()
 
 
+@pytest.mark.takes_long
 def test_a_history_that_the_server_forgot(fabric):
     fabric.wires["aws"].set("cut")
     for unused in range(5):
@@ -264,6 +265,7 @@ time.time = _shifted
 """
 
 
+@pytest.mark.takes_long
 def test_a_clock_that_jumps(fabric, tmp_path):
     fabric.service.end()
     shift = tmp_path / "shift"
@@ -303,6 +305,7 @@ def test_requests_that_are_refused_for_a_while(fabric):
         assert relay.met >= 20 and 'code="429"' in fabric.service.page("/metrics")[1]
 
 
+@pytest.mark.takes_long
 def test_two_reconcilers_and_changes_all_the_time(fabric, tmp_path):
     second = Service(fabric.two.servers, tmp_path, "two").start()
     try:

@@ -67,6 +67,7 @@ def test_the_life_of_a_service(kept):
     assert two.servers["aws"].access()["token"] not in kept.lines()
 
 
+@pytest.mark.takes_long
 def test_the_inventory_is_read_again_and_a_broken_one_is_not_used(kept):
     two = kept.two
     until(lambda: two.names("gcp", "Service") == [FLUENTD])
