@@ -15,10 +15,14 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.multicluster.network.plugins.module_utils._linux.files import FileState, write_state
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
-from ansible_collections.multicluster.network.plugins.module_utils._status.model import moment
-from ansible_collections.multicluster.network.plugins.module_utils._trace import losses, stages
-from ansible_collections.multicluster.network.plugins.module_utils._trace.changes import MOST_LINES, Changes, judged
-from ansible_collections.multicluster.network.plugins.module_utils._trace.risks import Risks
+from ansible_collections.multicluster.network.plugins.module_utils._status.texts import moment
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach import losses, stages
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach.changes import (
+    MOST_LINES,
+    Changes,
+    judged,
+)
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach.risks import Risks
 from ansible_collections.multicluster.network.plugins.module_utils._values.gc_pause import gc_paused
 from ansible_collections.multicluster.network.plugins.plugin_utils import limit
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, RunContext, run_vars

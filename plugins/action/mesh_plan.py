@@ -15,7 +15,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.outcome import refused_lines
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
-from ansible_collections.multicluster.network.plugins.module_utils._trace.risks import Risks, asked_hosts
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach.risks import Risks, asked_hosts
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from ansible_collections.multicluster.network.plugins.modules import mesh_plan

@@ -20,7 +20,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.semapho
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import rotation_checks
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import collected, results as kept
-from ansible_collections.multicluster.network.plugins.module_utils._status.model import key_age
+from ansible_collections.multicluster.network.plugins.module_utils._status.node_rows import key_age
 from ansible_collections.multicluster.network.plugins.plugin_utils.run_context import Kept, run_vars
 
 Data = dict[str, t.Any]

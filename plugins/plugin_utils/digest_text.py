@@ -73,7 +73,7 @@ def one_line(value: t.Any) -> str:
 
 
 def loss(line: str) -> str:
-    """``lost``, ``risked`` or ``gained`` for a line of a comparison of paths, as module_utils/_trace/changes.py and answers.py write them; else empty."""
+    """``lost``, ``risked`` or ``gained`` for a line of a comparison of paths, as module_utils/_trace/reach/changes.py and answers.py write them; else empty."""
     if _LOST.match(line):
         return "lost"
     if _RISKED.match(line):

@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._status import screen
-from ansible_collections.multicluster.network.plugins.module_utils._status.model import cut
+from ansible_collections.multicluster.network.plugins.module_utils._status.texts import cut
 from ansible_collections.multicluster.network.plugins.module_utils._status.verdict import BROKEN, PROVEN, UNPROVEN
 from ansible_collections.multicluster.network.plugins.plugin_utils.digest_space import fitted
 

@@ -170,7 +170,7 @@ assert len(found["mesh"]["nodes"]) == count and not found["refused"] and not fou
 assert len(found["mesh"]["clusters"]["c0"]["remotes"]["c1"]["peers"]) == each
 """,
     "comparison": """
-MeshPlan, risks, changes = load("_plan.mesh_plan").MeshPlan, load("_trace.risks"), load("_trace.changes")
+MeshPlan, risks, changes = load("_plan.mesh_plan").MeshPlan, load("_trace.reach.risks"), load("_trace.reach.changes")
 first = timed(load("_flows.mesh.mesh_plan").run, asks)
 rows = {name: first["mesh"]["clusters"][name]["remotes"]["c%d" % ((number + 1) % clusters)]["peers"][0] for number, name in enumerate(names)}
 paths = {}

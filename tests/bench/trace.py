@@ -56,7 +56,7 @@ for cluster, number in seats:
         "metadata": {{"name": "n%d" % number, "annotations": notes}}, "spec": {{"podCIDR": cidr, "podCIDRs": [cidr]}},
         "status": {{"addresses": [{{"type": "InternalIP", "address": address}}]}},
     }})
-Pairs, plain = load("_trace.classes").Pairs, load("_plan.plan").to_wire
+Pairs, plain = load("_trace.reach.classes").Pairs, load("_plan.plan").to_wire
 started = time.process_time()
 if mode == "kubespan":
     mesh = load("_mesh.topology.kubespan").plan_kubespan_mesh(fabric, listings, "a mesh")

@@ -11,7 +11,8 @@ import pathlib
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
-from ansible_collections.multicluster.network.plugins.module_utils._trace import answers, page, what_if
+from ansible_collections.multicluster.network.plugins.module_utils._trace import page
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach import answers, what_if
 from chromium import Chromium
 
 SIZES = {"two": {"aws": 2, "gcp": 2}, "five-hundred": {"aws": 200, "gcp": 150, "azure": 100, "metal": 50}}

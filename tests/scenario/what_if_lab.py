@@ -18,7 +18,7 @@ import random
 import time
 
 import yaml
-from ansible_collections.multicluster.network.plugins.module_utils._trace.stages import WRITING
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach.stages import WRITING
 from counted_traffic import counted_traffic, packets_first, processes_alongside, roomy_sockets, wireguard_go
 from rotation_lab import FAST, RATE, leaders, pods_of
 

@@ -8,7 +8,7 @@ import typing as t
 
 from .._values.text import list_of, mapping
 from . import pods_outside
-from .model import cut
+from .texts import cut
 
 Data = dict[str, t.Any]
 Objects = t.Iterable[t.Mapping[str, t.Any]]

@@ -94,7 +94,7 @@ def planned_changes(result: t.Any) -> t.Sequence[Data]:
 def node_entries(
     host: str, result: t.Mapping[str, t.Any], node: t.Any, names: t.Mapping[str, tuple[str, str]]
 ) -> list[Data]:
-    """What node_dataplane would change on a host. ``node``: of node_info; ``names``: of model.peer_names."""
+    """What node_dataplane would change on a host. ``node``: of node_info; ``names``: of node_rows.peer_names."""
     rows = []
     for change in planned_changes(result):
         owner, since, note = _BY_KIND.get(str(change.get("kind")).split(" ", maxsplit=1)[0], _unknown)(

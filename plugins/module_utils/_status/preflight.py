@@ -17,8 +17,8 @@ from .._values.addresses import Network, contains, overlaps, parse_network, read
 from .._values.prefix_sets import PrefixSet, overlapping_pairs
 from .._values.refused import ValueRefused
 from .mesh_verdict import stray_text, udp_text
-from .model import cut
 from .remedies import full_tracking, masquerade_fix, without_proxy
+from .texts import cut
 
 Data = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]

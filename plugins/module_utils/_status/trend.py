@@ -73,7 +73,7 @@ def blocks(history: t.Sequence[Data]) -> str:
 
 
 def _seconds(moment: str) -> float:
-    """Seconds of a moment of model.moment; 0 for one that is none, since others may write the file."""
+    """Seconds of a moment of texts.moment; 0 for one that is none, since others may write the file."""
     try:
         return (
             datetime.datetime.strptime(moment, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=datetime.timezone.utc).timestamp()

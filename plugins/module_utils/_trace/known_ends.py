@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from .._values.text import dicts_of, list_of, mapping
-from .classes import ranges
 from .objects import Address, addresses
+from .reach.classes import ranges
 
 #: Members of which a node may tell.
 _MOST = 2000

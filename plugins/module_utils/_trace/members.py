@@ -13,12 +13,12 @@ import typing as t
 from .._values.text import dicts_of, mapping, text_of
 from . import causes
 from .causes import BACK, FORWARD, LIKELY, OUT, PROVEN, Fault, argument, place_text, printable
-from .classes import Range, ranges
 from .diagnosis import ANSWERED, ARRIVES, FAILS, OPEN, REFUSED, Finding, Flow, Judge, Seen, lost_of
 from .expected import Walk, Walker
 from .facts import Device, Node, Peer, parse_node
 from .mesh import Mesh
 from .observed import Counted, counted
+from .reach.classes import Range, ranges
 from .tunnels import SESSION
 
 Data = dict[str, t.Any]

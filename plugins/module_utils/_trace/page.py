@@ -12,7 +12,7 @@ import typing as t
 from .._status.drawing import BAD, FAIR, GOOD, escape
 from .._status.parts import Cell, moment, pill, table, text_cell, whole
 from .._status.ways import GRADES, STYLE, pictures
-from . import losses
+from .reach import losses
 
 Data = t.Mapping[str, t.Any]
 #: Rows of the table of hops; the JSON has all.

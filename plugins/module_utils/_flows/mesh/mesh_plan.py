@@ -28,7 +28,7 @@ from ..._mesh.topology.semaphore import mesh_without_listings, plan_semaphore_me
 from ..._plan.mesh_plan import KUBESPAN, MeshPlan
 from ..._plan.objects import field_manager
 from ..._plan.plan import to_wire
-from ..._trace import what_if
+from ..._trace.reach import what_if
 from ..._values.gc_pause import gc_paused
 from ..._values.refused import ValueRefused
 

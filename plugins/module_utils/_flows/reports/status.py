@@ -23,8 +23,9 @@ from ..._services.mirror_services import MIRRORED
 from ..._services.network_sets.targets import TARGETS
 from ..._status import drift as drifts, page, prometheus, screen
 from ..._status.cluster import describe
-from ..._status.model import build, peer_names
-from ..._trace.next_failure import next_failure
+from ..._status.model import build
+from ..._status.node_rows import peer_names
+from ..._trace.reach.next_failure import next_failure
 from ..._values.gc_pause import gc_paused
 from ..._values.packed import unpack
 from ..._values.refused import ValueRefused

@@ -17,12 +17,13 @@ from ..._linux.files import FileState, make_folder, write_state
 from ..._plan.mesh_plan import MeshPlan
 from ..._plan.seen_addresses import Seen
 from ..._services.mcs.names import IMPORT, VERSIONS
-from ..._status.model import moment
-from ..._trace import ends, page, pairs, report, what_if
-from ..._trace.answers import answered
+from ..._status.texts import moment
+from ..._trace import ends, page, pairs, report
 from ..._trace.known_ends import Ends
 from ..._trace.names import Names, Settings
 from ..._trace.objects import Cluster, parse_cluster
+from ..._trace.reach import what_if
+from ..._trace.reach.answers import answered
 from ..._trace.resolve import MOST_FLOWS, NUMBERS, Resolver, hosts_of, mesh_part
 from ..._values.gc_pause import gc_paused
 from ..._values.packed import unpack

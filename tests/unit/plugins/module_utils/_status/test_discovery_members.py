@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import mesh_verdict
-from ansible_collections.multicluster.network.plugins.module_utils._status.model import peer_names
+from ansible_collections.multicluster.network.plugins.module_utils._status.node_rows import peer_names
 
 KEY = "CvQ6mT6y+Q7KxcZDGrj2C51PMVG0dGomuLq+aH7CTR8="
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._status import drift, model
+from ansible_collections.multicluster.network.plugins.module_utils._status import drift, earlier_runs
 from ansible_collections.multicluster.network.plugins.module_utils._values import packed
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
@@ -221,22 +221,22 @@ def row(name):
 
 
 def test_runs_are_compared():
-    first, since = model.compare_runs([row("a")], None, "T1")
+    first, since = earlier_runs.compare_runs([row("a")], None, "T1")
     assert (
         since == {"previous": None, "new": [], "gone": []}
         and first[0]["first_seen"] == "T1"
         and first[0]["last_good"] is None
     )
-    second, since = model.compare_runs([row("a"), row("b")], {"generated": "T1", "drift": first}, "T2")
+    second, since = earlier_runs.compare_runs([row("a"), row("b")], {"generated": "T1", "drift": first}, "T2")
     assert [(r["name"], r["first_seen"], r["last_good"]) for r in second] == [("a", "T1", None), ("b", "T2", "T1")]
     assert [r["name"] for r in since["new"]] == ["b"] and since["previous"] == "T1"
-    third, since = model.compare_runs([], {"generated": "T2", "drift": second}, "T3")
+    third, since = earlier_runs.compare_runs([], {"generated": "T2", "drift": second}, "T3")
     assert third == [] and [r["name"] for r in since["gone"]] == ["a", "b"]
 
 
 @pytest.mark.parametrize("previous", [None, [], "x", {}, {"drift": 3}, {"drift": ["x", 1]}])
 def test_a_document_that_is_none_is_no_earlier_run(previous):
-    rows, since = model.compare_runs([row("a")], previous, "T1")
+    rows, since = earlier_runs.compare_runs([row("a")], previous, "T1")
     assert rows[0]["first_seen"] == "T1" and not since["new"] and not since["gone"] or previous == {"drift": ["x", 1]}
 
 

@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan import outcome
 from ansible_collections.multicluster.network.plugins.module_utils._status import (
     drawing,
+    earlier_runs,
     model,
     page,
     prometheus,
@@ -328,7 +329,7 @@ def test_the_memory_is_bounded():
     document = built()
     row = document["history"][0]
     many = {"history": [dict(row, tunnels=number) for number in range(5000)]}
-    assert len(model.remember(many, document)) == model.ROWS
+    assert len(earlier_runs.remember(many, document)) == earlier_runs.ROWS
     assert page.render(dict(document, history=many["history"])).count("<tr>") < 300
 
 

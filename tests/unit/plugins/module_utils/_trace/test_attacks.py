@@ -12,6 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._trace import (
     facts as facts_room,
+    node_results,
     observed,
     page,
     report,
@@ -147,7 +148,7 @@ def test_a_node_that_answers_too_much_costs_a_bounded_time() -> None:
     facts["rules"] += [None] * 250_000
     event = dict(results["gcp-0"]["collected"]["events"][0])
     results["gcp-0"]["collected"]["events"] += [event] * 250_000
-    observed_all = report.read_nodes(plan, results)
+    observed_all = node_results.read_nodes(plan, results)
     assert sum(map(len, observed_all.nodes["gcp-0"].routes.values())) <= facts_room.MOST
     assert observed_all.seen.passages["0", "gcp-0", "forward"].events <= observed.MOST
     assert [row["cause"] for row in report.build(plan, results, {})["findings"]] == ["forward_dropped"]

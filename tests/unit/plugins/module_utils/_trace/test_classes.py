@@ -11,7 +11,7 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
-from ansible_collections.multicluster.network.plugins.module_utils._trace import classes
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach import classes
 from hypothesis import given, settings, strategies as st
 
 

@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.path_changes import path_changes
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan, reconcile
-from ansible_collections.multicluster.network.plugins.module_utils._trace import changes, risks
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach import changes, risks
 
 Data = dict[str, t.Any]
 DOMAIN = "wireguard.semaphore.uw.io"

@@ -15,8 +15,8 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._status import cluster, page, prometheus, screen
-from ansible_collections.multicluster.network.plugins.module_utils._trace import classes
-from ansible_collections.multicluster.network.plugins.module_utils._trace.next_failure import next_failure
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach import classes
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach.next_failure import next_failure
 from test_lost_pairs import fabric, spoiled
 
 Data = dict[str, t.Any]

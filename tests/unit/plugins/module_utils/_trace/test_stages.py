@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._dataplane.path_changes import path_changes
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import Plan, reconcile
-from ansible_collections.multicluster.network.plugins.module_utils._trace import changes, risks, stages
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach import changes, risks, stages
 from test_lost_pairs import announced, fabric, secrets_changed, spanning_plan
 
 Data = dict[str, t.Any]

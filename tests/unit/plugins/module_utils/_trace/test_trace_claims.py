@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._trace import (
+    node_results,
     observed,
     pairs,
     policies,
@@ -193,10 +194,10 @@ def test_each_parser_takes_anything(value: t.Any) -> None:
     parse_devices(value, {}, [])
     observed.passage("h", "forward", observed.parse_events(value, "0", None))
     observed.parse_sent(value, "0")
-    report.parse_mesh(value)
+    node_results.parse_mesh(value)
     parse_endpoint_key(value)
     if isinstance(value, dict):
-        report.parse_flow(value)
+        node_results.parse_flow(value)
         resolve.mesh_part(MeshPlan.from_json(value))
 
 

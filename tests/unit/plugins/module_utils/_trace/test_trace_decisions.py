@@ -10,7 +10,7 @@ import ipaddress
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._trace import report
+from ansible_collections.multicluster.network.plugins.module_utils._trace import node_results
 from ansible_collections.multicluster.network.plugins.module_utils._trace.causes import BACK
 from ansible_collections.multicluster.network.plugins.module_utils._trace.expected import Walker
 from ansible_collections.multicluster.network.plugins.module_utils._trace.facts import parse_node
@@ -175,7 +175,7 @@ def test_six_has_no_filter_and_its_own_switch() -> None:
     def go() -> str:
         nodes = {"a": parse_node("a", "aws", facts)}
         return cause(
-            Walker(nodes, report.parse_mesh({})).walk(
+            Walker(nodes, node_results.parse_mesh({})).walk(
                 Packet(6, number("fd00:1::7"), number("fd00:1::8")), "a", "a", True
             )
         )
@@ -275,7 +275,8 @@ def test_a_device_that_is_down_is_reported_before_its_routes_are_missed(two: Wor
 def test_a_services_address_needs_somebody_who_turns_it(two: World, running: bool | None, expected: str) -> None:
     two.nodes[ONE]["kube_proxy"] = {"running": running, "how": ""}
     walker = Walker(
-        {host: parse_node(host, host[:3], facts) for host, facts in two.nodes.items()}, report.parse_mesh(two.mesh())
+        {host: parse_node(host, host[:3], facts) for host, facts in two.nodes.items()},
+        node_results.parse_mesh(two.mesh()),
     )
     packet = Packet(4, number(two.pods[ONE]), number(two.pods[TWO]))
     found = walker.proxied(packet, ONE, number("10.3.0.9"))
@@ -343,7 +344,7 @@ def test_nodes_of_one_cluster_need_no_tunnel_and_those_of_two_do() -> None:
 
 def test_a_node_that_did_not_answer_is_named_with_why(two: World) -> None:
     nodes = {ONE: parse_node(ONE, "aws", two.nodes[ONE])}
-    found = Walker(nodes, report.parse_mesh(two.mesh()), {TWO: "unreachable\x1b[2J"}).walk(
+    found = Walker(nodes, node_results.parse_mesh(two.mesh()), {TWO: "unreachable\x1b[2J"}).walk(
         Packet(4, 1, 2), ONE, TWO, True
     )
     assert (cause(found), found.unknown) == ("unknown", "gcp-0 did not say what it has: unreachable?[2J")

@@ -10,7 +10,8 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
-from ansible_collections.multicluster.network.plugins.module_utils._trace import classes, policies
+from ansible_collections.multicluster.network.plugins.module_utils._trace import policies
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach import classes
 from trace_judged import number
 from trace_worlds import key_of
 

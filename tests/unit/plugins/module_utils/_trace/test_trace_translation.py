@@ -10,11 +10,12 @@ import typing as t
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.seen_addresses import Seen
-from ansible_collections.multicluster.network.plugins.module_utils._trace import answers, ends, pairs, what_if
-from ansible_collections.multicluster.network.plugins.module_utils._trace.classes import Pairs
+from ansible_collections.multicluster.network.plugins.module_utils._trace import ends, pairs
 from ansible_collections.multicluster.network.plugins.module_utils._trace.names import Names
+from ansible_collections.multicluster.network.plugins.module_utils._trace.node_results import parse_flow
 from ansible_collections.multicluster.network.plugins.module_utils._trace.objects import parse_cluster
-from ansible_collections.multicluster.network.plugins.module_utils._trace.report import parse_flow
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach import answers, what_if
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach.classes import Pairs
 from ansible_collections.multicluster.network.plugins.module_utils._trace.resolve import Resolver, flow_at
 from ansible_collections.multicluster.network.plugins.module_utils._trace.routing import Packet
 from ansible_collections.multicluster.network.plugins.module_utils._values.addresses import address_number

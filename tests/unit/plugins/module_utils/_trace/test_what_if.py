@@ -15,9 +15,10 @@ import typing as t
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
-from ansible_collections.multicluster.network.plugins.module_utils._trace import answers, classes, page, what_if
-from ansible_collections.multicluster.network.plugins.module_utils._trace.consequences import Consequences
+from ansible_collections.multicluster.network.plugins.module_utils._trace import page
 from ansible_collections.multicluster.network.plugins.module_utils._trace.objects import Cluster, parse_cluster
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach import answers, classes, what_if
+from ansible_collections.multicluster.network.plugins.module_utils._trace.reach.consequences import Consequences
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from test_lost_pairs import fabric, spoiled
 

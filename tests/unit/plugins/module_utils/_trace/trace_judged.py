@@ -10,7 +10,7 @@ import ipaddress
 import typing as t
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._trace import report
+from ansible_collections.multicluster.network.plugins.module_utils._trace import node_results
 from ansible_collections.multicluster.network.plugins.module_utils._trace.causes import FORWARD
 from ansible_collections.multicluster.network.plugins.module_utils._trace.expected import Walk, Walker
 from ansible_collections.multicluster.network.plugins.module_utils._trace.facts import parse_node
@@ -42,7 +42,7 @@ def walk(
     packet = Packet(
         version, number(world.pods[src] if from_pod else world.uplink[src]), number(target or world.pods[dst])
     )
-    return Walker(nodes, report.parse_mesh(world.mesh() if mesh is None else mesh)).walk(
+    return Walker(nodes, node_results.parse_mesh(world.mesh() if mesh is None else mesh)).walk(
         packet, src, dst, from_pod, direction
     )
 

@@ -6,18 +6,18 @@ from __future__ import annotations
 
 import typing as t
 
-from .._loadbalancers.layer2.groups import number_groups
-from .._loadbalancers.layer2.segment import order
-from .._plan.seen_addresses import Seen
-from .._services.mcs.names import derived_name
-from .._services.mirror_services import is_mirror
-from .._services.names import global_name, mirror_name
-from .._values.refused import ValueRefused
-from .._values.selectors import Requirement, matches, parse_selector
-from .causes import place_text
+from ..._loadbalancers.layer2.groups import number_groups
+from ..._loadbalancers.layer2.segment import order
+from ..._plan.seen_addresses import Seen
+from ..._services.mcs.names import derived_name
+from ..._services.mirror_services import is_mirror
+from ..._services.names import global_name, mirror_name
+from ..._values.refused import ValueRefused
+from ..._values.selectors import Requirement, matches, parse_selector
+from ..causes import place_text
+from ..names import Settings
+from ..objects import Address, Cluster, Id, Service
 from .consequences import Consequences
-from .names import Settings
-from .objects import Address, Cluster, Id, Service
 from .what_if import AWAY, LABEL, SERVICE, Hypothesis
 
 Data = dict[str, t.Any]

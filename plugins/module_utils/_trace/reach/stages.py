@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import typing as t
 
-from .._mesh.semaphore.annotations import key_of
+from ..._mesh.semaphore.annotations import key_of
 from .changes import Changes, Data
 
 #: Others reject a node with a new key until they know it; packets to another port are lost until others know that; each node leaves the former mode of

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import typing as t
 
-from .._plan.mesh_plan import MeshPlan
-from .._values.addresses import address_number
-from .._values.refused import ValueRefused
+from ..._plan.mesh_plan import MeshPlan
+from ..._values.addresses import address_number
+from ..._values.refused import ValueRefused
 from .classes import Pairs, owners
 
 Data = dict[str, t.Any]

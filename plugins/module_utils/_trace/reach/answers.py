@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import typing as t
 
-from .._plan.mesh_plan import MeshPlan
-from .._plan.seen_addresses import Seen
+from ..._plan.mesh_plan import MeshPlan
+from ..._plan.seen_addresses import Seen
+from ..names import Settings
+from ..objects import Cluster
 from . import what_if
 from .changes import KINDS, MOST_LINES, line
 from .classes import AWAY, UNREAD
 from .consequences import Consequences
 from .last_ends import LastEnds, Selectors, Speaker, names_of
-from .names import Settings
-from .objects import Cluster
 from .what_if import Hypothesis
 
 Data = dict[str, t.Any]

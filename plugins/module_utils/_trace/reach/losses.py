@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import typing as t
 
-from .._status.drawing import BAD, FAIR, GOOD, draw, escape
-from .._status.parts import moment, number_cell, pill, table, text_cell, whole
-from .._status.verdict import BROKEN as IS_BROKEN, PROVEN
+from ..._status.drawing import BAD, FAIR, GOOD, draw, escape
+from ..._status.parts import moment, number_cell, pill, table, text_cell, whole
+from ..._status.verdict import BROKEN as IS_BROKEN, PROVEN
 from .classes import Seat
 
 Data = dict[str, t.Any]

@@ -10,10 +10,10 @@ from __future__ import annotations
 import difflib
 import typing as t
 
-from .._mesh.semaphore.annotations import key_of
-from .._plan.mesh_plan import MeshPlan
-from .._values.refused import ValueRefused, quoted
-from .._values.text import lower
+from ..._mesh.semaphore.annotations import key_of
+from ..._plan.mesh_plan import MeshPlan
+from ..._values.refused import ValueRefused, quoted
+from ..._values.text import lower
 
 Data = dict[str, t.Any]
 #: The variable of the role, which messages name.

@@ -12,14 +12,14 @@ import bisect
 import functools
 import typing as t
 
-from .._mesh.kubespan.peers import Mesh as KubeSpanMesh
-from .._plan.mesh_plan import KubespanPlan, MeshPlan, RemotePlan
-from .._values.addresses import parse_network
-from .._values.exported_ranges import ExportedRanges
-from .._values.refused import ValueRefused
-from . import causes
-from .causes import printable
-from .facts import span_of
+from ..._mesh.kubespan.peers import Mesh as KubeSpanMesh
+from ..._plan.mesh_plan import KubespanPlan, MeshPlan, RemotePlan
+from ..._values.addresses import parse_network
+from ..._values.exported_ranges import ExportedRanges
+from ..._values.refused import ValueRefused
+from .. import causes
+from ..causes import printable
+from ..facts import span_of
 
 Data = dict[str, t.Any]
 #: (version, first, last, length)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .._mesh.semaphore.annotations import key_of
-from .._plan.mesh_plan import MeshPlan
-from . import causes, losses
+from ..._mesh.semaphore.annotations import key_of
+from ..._plan.mesh_plan import MeshPlan
+from .. import causes
+from . import losses
 from .classes import UNREAD, Pairs, Range, Seat, ranges
 from .path_rows import PathRows, covered
 from .risks import KEY_CHANGED, MTU_RAISED, SECRET_CHANGED, Risks

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._plan.mesh_plan import MeshPlan
+from ..._plan.mesh_plan import MeshPlan
 from . import losses
 from .changes import BROKEN, GAINED, KINDS, LOST, MOVED
 from .classes import UNREAD, Pairs

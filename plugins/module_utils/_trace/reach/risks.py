@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import typing as t
 
-from .._mesh.semaphore.annotations import key_of
-from .._mesh.semaphore.device import DEFAULT_MTU
-from .._plan.mesh_plan import MeshPlan
+from ..._mesh.semaphore.annotations import key_of
+from ..._mesh.semaphore.device import DEFAULT_MTU
+from ..._plan.mesh_plan import MeshPlan
 from .classes import UNREAD, Pairs
 
 Data = dict[str, t.Any]
