@@ -7,9 +7,10 @@ from __future__ import annotations
 import typing as t
 
 from ..._loadbalancers.address_claims import Settling, check_address_claims, give_up, settle
+from ..._loadbalancers.cost_plan import CostPlan, Order
 from ..._loadbalancers.ledger import Entry, ordering
 from ..._loadbalancers.reservations import matches_of, service_tags
-from ..._loadbalancers.service_plan import RESERVE, Context, CostPlan, Order, PartKey
+from ..._loadbalancers.service_plan import RESERVE, Context, PartKey
 from ..._loadbalancers.services import Service, address_of, counts
 from ..._values.addresses import parse_address
 from ..._values.refused import ValueRefused

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
+from ..._loadbalancers.cost_plan import CostPlan
 from ..._loadbalancers.ledger import ORDERING
-from ..._loadbalancers.service_plan import CostPlan
 from ..._loadbalancers.services import left_alone, retains
 from .run import Run
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._loadbalancers.cost_plan import CostPlan
 from ..._loadbalancers.reservations import matches_of
 from ..._loadbalancers.service_plan import (
     CLEAR_ADDRESS,
@@ -17,7 +18,6 @@ from ..._loadbalancers.service_plan import (
     UNMAP,
     Action,
     Context,
-    CostPlan,
     orphans,
     removal_of,
 )

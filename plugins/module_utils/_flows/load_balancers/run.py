@@ -12,11 +12,12 @@ from ..._kubernetes.errors import KubeError
 from ..._loadbalancers.address_claims import AddressRules, GivenUp, check_address_claims, parse_renumber
 from ..._loadbalancers.bgp.remembered import REMEMBERED
 from ..._loadbalancers.bgp.routes import Route, routes_of
+from ..._loadbalancers.cost_plan import CostPlan, Order, cost_plan
 from ..._loadbalancers.layer2.groups import number_groups
 from ..._loadbalancers.ledger import Ledger, holders
 from ..._loadbalancers.reservations import Reservation, matches_of
 from ..._loadbalancers.service_events import Notice
-from ..._loadbalancers.service_plan import Context, CostPlan, Order, PartKey, cost_plan
+from ..._loadbalancers.service_plan import Context, PartKey
 from ..._loadbalancers.services import Service, address_of, counts
 from ..._loadbalancers.setup import Setup
 from ..._plan.plan import Plan, Refusal

@@ -7,8 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ..._loadbalancers.bgp.values import NodeBgp
+from ..._loadbalancers.cost_plan import CostPlan
 from ..._loadbalancers.metallb.config import ServiceKey
-from ..._loadbalancers.service_plan import CostPlan
 from ..._loadbalancers.services import sentences
 from . import backends, bgp as bgp_facts, gathering, migration, orders, returns, shown
 from .backends import ABSENT, REMOVE, SYNC

@@ -8,10 +8,10 @@ import typing as t
 
 from ..._loadbalancers.bgp.routes import all_left_out, left_out
 from ..._loadbalancers.bgp.values import NodeBgp
+from ..._loadbalancers.cost_plan import CostPlan
 from ..._loadbalancers.named_pools import usage
 from ..._loadbalancers.reservations import matches_of
 from ..._loadbalancers.service_events import GIVEN, NORMAL, Notice, given_text, refused
-from ..._loadbalancers.service_plan import CostPlan
 from ..._loadbalancers.services import Row, address_of, alongside, counts, of_family, silence, states, unannounced
 from ..._loadbalancers.settings import EMPTY
 from ..._values.addresses import parse_address

@@ -17,8 +17,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     AddressRules,
     check_address_claims,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.cost_plan import cost_plan
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.pools import parse_pool
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import cost_plan
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 from hypothesis import given, settings, strategies as st
 

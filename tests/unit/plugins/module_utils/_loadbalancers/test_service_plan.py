@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers import (
+    cost_plan,
     reservations,
     service_plan,
     services,
@@ -171,12 +172,12 @@ def test_cost_plan_and_the_limit():
     all_services = [service(name) for name in ("c", "b", "a")] + [service("byo", "198.51.100.7"), service("bad", "x")]
     held = [reserved("a"), reserved("gone", "192.0.2.9")]
     context = CONTEXT._replace(max_prefixes=5, release_unrecorded=True)
-    plan = service_plan.cost_plan(all_services, held, context)
+    plan = cost_plan.cost_plan(all_services, held, context)
     assert [order.service for order in plan.orders] == ["default/b"]
     assert [(row[0], row[1]) for row in plan.refused] == [("default/bad", "bad_address"), ("default/c", "prefix_limit")]
     assert (plan.before, plan.after, plan.limit) == (4, 5, 5)
     assert plan.networks == {"default/a": ("192.0.2.1/32",), "default/byo": ("198.51.100.7/32",)}
-    assert not service_plan.cost_plan([], held, context).orders
+    assert not cost_plan.cost_plan([], held, context).orders
 
 
 @settings(max_examples=50, deadline=None)
@@ -188,7 +189,7 @@ def test_cost_plan_and_the_limit():
 def test_never_over_the_limit_and_settled_after_one_run(desired, held_names, limit):
     held = [reserved(name, f"192.0.2.{ord(name)}") for name in held_names]
     context = CONTEXT._replace(max_prefixes=limit, release_unrecorded=True)
-    plan = service_plan.cost_plan([service(name) for name in desired], held, context)
+    plan = cost_plan.cost_plan([service(name) for name in desired], held, context)
     assert len(held) + len(plan.orders) <= max(limit, len(held))
     swept = service_plan.orphans([service(name) for name in desired], held, context).actions
     released = {action.id for action in swept if action.action == service_plan.RELEASE}
@@ -197,7 +198,7 @@ def test_never_over_the_limit_and_settled_after_one_run(desired, held_names, lim
     held += [reserved(order.service.split("/")[1], f"203.0.113.{n}") for n, order in enumerate(plan.orders)]
     addresses = {name: reservations.matches_of(held, OWNER, "default", name) for name in desired}
     settled = [service(name, rows[0].address) for name, rows in addresses.items() if rows]
-    again = service_plan.cost_plan(settled, held, context)
+    again = cost_plan.cost_plan(settled, held, context)
     assert not again.orders and not again.refused
 
 

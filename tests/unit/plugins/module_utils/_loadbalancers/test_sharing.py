@@ -11,15 +11,12 @@ from ansible_collections.multicluster.network.plugins.module_utils._loadbalancer
     AddressRules,
     check_address_claims,
 )
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.cost_plan import cost_plan
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.named_pools import (
     Grants,
     parse_named_pools,
 )
-from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import (
-    RESERVE,
-    Context,
-    cost_plan,
-)
+from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.service_plan import RESERVE, Context
 from ansible_collections.multicluster.network.plugins.module_utils._loadbalancers.services import Service
 from hypothesis import given, settings, strategies as st
 
