@@ -12,8 +12,10 @@ import typing as t
 from . import trend
 from .drawing import BAD, FAIR, GOOD, draw, escape, grade, link_grade, node_grade
 from .ends import DOWN, MISSING, NEVER, STALE, UNKNOWN, UP, pair
+from .page_services import service_sections
 from .parts import (
-    Cell,
+    ROWS,
+    merged_rows,
     moment,
     number,
     number_cell as _num,
@@ -27,12 +29,8 @@ from .verdict import BROKEN, HEADLINES, PROVEN, UNPROVEN, behind, one_for_all, s
 from .ways import STYLE, pictures
 
 Data = t.Mapping[str, t.Any]
-#: A table of the page has at most so many rows, the troubled ones first; the JSON has all.
-ROWS = 1000
 #: So many rows of the history.
 RUNS = 30
-#: Names of clusters in one cell.
-NAMED = 6
 
 
 def render(document: Data) -> str:
@@ -46,13 +44,7 @@ def render(document: Data) -> str:
         _links(document),
         _nodes(document),
         _tunnels(document),
-        _services(document),
-        _imports(document),
-        _sets(document),
-        _addresses(document),
-        _pools(document),
-        _kilo(document),
-        _tenants(document),
+        *service_sections(document),
         _history(document),
     ]
     css, text = verdict(document)
@@ -217,26 +209,6 @@ def _map(document: Data) -> str:
     return f'<div class="map">{draw(document)}{draw(document, tall=True)}<ul class="legend">{legend}</ul></div>\n'
 
 
-def _plain(rows: t.Iterable[Data], *columns: tuple[str, str]) -> list[list[Cell]]:
-    """Rows of nothing but texts; columns: (field, class)."""
-    return [
-        [_text(", ".join(r[name]) if isinstance(r[name], list) else r[name], css) for name, css in columns]
-        for r in rows
-    ]
-
-
-def _merged(rows: t.Iterable[Data], where: str, fields: t.Sequence[str]) -> list[dict[str, t.Any]]:
-    """Rows that differ in their place only, as one, with all places."""
-    found: dict[tuple[str, ...], dict[str, t.Any]] = {}
-    for row in rows:
-        key = tuple(str(row[name]) for name in fields)
-        found.setdefault(key, dict(row, places=[]))["places"].append(str(row[where]))
-    for row in found.values():
-        names = list(dict.fromkeys(row["places"]))
-        row["places"] = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
-    return list(found.values())
-
-
 def _next_failure(document: Data) -> str:
     """The node and the cluster of which the failure would cost most."""
     given = document.get("next_failure") or {}
@@ -261,7 +233,7 @@ def _next_failure(document: Data) -> str:
 
 
 def _failures(document: Data) -> str:
-    merged = _merged(document["failures"], "cluster", ("operation", "reason", "message"))
+    merged = merged_rows(document["failures"], "cluster", ("operation", "reason", "message"))
     rows = [
         [_text(r["places"], "name"), _text(r["operation"]), _pill(BAD, r["reason"]), _text(r["message"], "long")]
         for r in merged
@@ -277,7 +249,7 @@ def _drift(document: Data) -> str:
     if run["previous"]:
         note = f"Compared with {_time(run['previous'])}: {len(run['new'])} new, {len(run['gone'])} gone."
     rows = []
-    for r in _merged(
+    for r in merged_rows(
         document["drift"], "where", ("kind", "name", "difference", "owner", "note", "since", "first_seen", "last_good")
     )[:ROWS]:
         since = (
@@ -303,7 +275,7 @@ def _drift(document: Data) -> str:
 
 
 def _refused(document: Data) -> str:
-    merged = _merged(document["refused"], "where", ("object", "reason", "message"))[:ROWS]
+    merged = merged_rows(document["refused"], "where", ("object", "reason", "message"))[:ROWS]
     rows = [
         [_text(r["places"], "name"), _text(r["object"], "long"), _pill(FAIR, r["reason"]), _text(r["message"], "long")]
         for r in merged
@@ -448,144 +420,6 @@ def _tunnels(document: Data) -> str:
         )
     columns = "Node|Peer|State|#Handshake|#Ping|#Received|#Sent|Endpoint|Allowed IPs|Device"
     return _table("Tunnels", "tunnels", columns, rows, len(document["tunnels"]))
-
-
-def _services(document: Data) -> str:
-    rows = []
-    for r in document["services"][:ROWS]:
-        key = f"service.{r['cluster']}.{r['namespace']}.{r['name']}."
-        rows.append(
-            [
-                _text(r["name"], "name"),
-                _text(r["namespace"]),
-                _text(r["cluster"]),
-                _text(r["source"]),
-                _text(r["kind"]),
-                _text(r["cluster_ip"], "mono"),
-                _text(", ".join(r["ports"]), "mono"),
-                _num(key + "ready", r["ready"]),
-                _num(key + "endpoints", r["endpoints"]),
-            ]
-        )
-    columns = "Service|Namespace|In cluster|From|Kind|Address|Ports|#Ready|#Endpoints"
-    return _table("Services from other clusters", "services", columns, rows, len(document["services"]))
-
-
-def _imports(document: Data) -> str:
-    """Exports and imports of the Multi-Cluster Services API; the cluster that was not read first, then those in conflict."""
-    rows = []
-    for r in sorted(
-        document["imports"],
-        key=lambda row: (row["listed"], not row["conflicts"], row["exports"] == row["valid"], row["cluster"]),
-    )[:ROWS]:
-        key = f"imports.{r['cluster']}."
-        css, state = (
-            (BAD, "not read") if not r["listed"] else (FAIR, "conflicts") if r["conflicts"] else (GOOD, "as exported")
-        )
-        if r["listed"] and r["valid"] < r["exports"] and not r["conflicts"]:
-            css, state = FAIR, "not all valid"
-        rows.append(
-            [
-                _text(r["cluster"], "name"),
-                _pill(css, state),
-                _num(key + "exports", r["exports"]),
-                _num(key + "valid", r["valid"]),
-                _num(key + "conflicts", r["conflicts"]),
-                _num(key + "imports", r["imports"]),
-            ]
-        )
-    return _table(
-        "Exports and imports",
-        "imports",
-        "Cluster|State|#Exports|#Valid|#In conflict|#Imports",
-        rows,
-        len(document["imports"]),
-    )
-
-
-def _sets(document: Data) -> str:
-    merged = _merged(document["sets"], "cluster", ("name", "source", "networks", "shown"))[:ROWS]
-    rows = [
-        [
-            _text(r["name"], "name"),
-            _text(r["places"]),
-            _text(r["source"]),
-            _num(f"set.{r['cluster']}.{r['name']}", r["networks"]),
-            _text(", ".join(r["shown"]), "mono"),
-        ]
-        for r in merged
-    ]
-    columns = "Set|In cluster|From|#Networks|First of them"
-    return _table("Network sets", "sets", columns, rows, len(document["sets"]), merged=len(rows) < ROWS)
-
-
-def _announcer(host: str, since: t.Mapping[str, str]) -> str:
-    return f"{host} since {since[host].replace('T', ' ')}" if host in since else host
-
-
-def _addresses(document: Data) -> str:
-    rows = []
-    for r in document["addresses"][:ROWS]:
-        held = r["holder"] or "no record"
-        by = ", ".join(_announcer(host, r["announced_since"]) for host in r["announced_by"]) or (
-            "nobody" if r["announced"] == "no" else "none of our nodes"
-        )
-        state = {"yes": (GOOD, "announced"), "no": (BAD, "not announced"), "unknown": ("", "not by us")}[r["announced"]]
-        key = f"address.{r['cluster']}.{r['address']}"
-        rows.append(
-            [
-                _text(r["address"], "name"),
-                _text(r["service"]),
-                _text(r["cluster"]),
-                _text(held),
-                _pill(*state),
-                _num(key, len(r["announced_by"])),
-                _text(by),
-            ]
-        )
-    columns = "Address|Service|Cluster|Recorded for|State|#Announcers|Announced by"
-    return _table("Addresses of Services", "addresses", columns, rows, len(document["addresses"]))
-
-
-def _pools(document: Data) -> str:
-    rows = []
-    for r in document["pools"][:ROWS]:
-        key = f"pool.{r['cluster']}.{r['pool']}.{r['family']}."
-        state = (GOOD, "some left") if r["free"] > 0 else (BAD, "used up")
-        rows.append(
-            [
-                _text(r["pool"], "name"),
-                _text(r["cluster"]),
-                _text(f"IPv{r['family']}"),
-                _num(key + "free", r["free"]),
-                _num(key + "used", r["used"]),
-                _num(key + "total", r["total"]),
-                _pill(*state),
-            ]
-        )
-    return _table(
-        "Pools of addresses", "pools", "Pool|Cluster|Family|#Free|#Taken|#In all|State", rows, len(document["pools"])
-    )
-
-
-def _kilo(document: Data) -> str:
-    given = document["kilo_peers"]
-    rows = _plain(
-        given[:ROWS], ("name", "name"), ("cluster", ""), ("endpoint", "mono"), ("allowed_ips", "mono"), ("owner", "")
-    )
-    return _table("Kilo peers", "kilo", "Peer|In cluster|Endpoint|Allowed IPs|Written by", rows, len(given))
-
-
-def _tenants(document: Data) -> str:
-    given, orphans = document["tenants"]["interfaces"], document["tenants"]["orphans"]
-    named = [dict(r, name=r["source"] or r["name"]) for r in given[:ROWS]]
-    rows = _plain(
-        named, ("name", "name"), ("network", ""), ("node", ""), ("state", ""), ("ips", "mono"), ("public_ips", "mono")
-    )
-    note = f"{orphans} objects without an owner on the other side." if orphans else ""
-    return _table(
-        "Tenants", "tenants", "Interface|Network|Node|State|Addresses|Public addresses", rows, len(given), note=note
-    )
 
 
 def _generations(node: Data) -> str:

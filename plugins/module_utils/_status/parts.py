@@ -18,6 +18,10 @@ from .style import SCRIPT, STYLE
 UNFOLDED = 60
 
 Cell = tuple[str, str]  # (class, HTML)
+#: A table of the page has at most so many rows, the troubled ones first; the JSON has all.
+ROWS = 1000
+#: Names of clusters in one cell.
+NAMED = 6
 
 
 def whole(
@@ -119,3 +123,23 @@ def text_cell(value: t.Any, css: str = "") -> Cell:
 
 def number_cell(key: str, value: float | None, shown: str | None = None) -> Cell:
     return "num", number(key, value, shown)
+
+
+def plain_rows(rows: t.Iterable[t.Mapping[str, t.Any]], *columns: tuple[str, str]) -> list[list[Cell]]:
+    """Rows of nothing but texts; columns: (field, class)."""
+    return [
+        [text_cell(", ".join(r[name]) if isinstance(r[name], list) else r[name], css) for name, css in columns]
+        for r in rows
+    ]
+
+
+def merged_rows(rows: t.Iterable[t.Mapping[str, t.Any]], where: str, fields: t.Sequence[str]) -> list[dict[str, t.Any]]:
+    """Rows that differ in their place only, as one, with all places."""
+    found: dict[tuple[str, ...], dict[str, t.Any]] = {}
+    for row in rows:
+        key = tuple(str(row[name]) for name in fields)
+        found.setdefault(key, dict(row, places=[]))["places"].append(str(row[where]))
+    for row in found.values():
+        names = list(dict.fromkeys(row["places"]))
+        row["places"] = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED:,} more" if len(names) > NAMED else "")
+    return list(found.values())
