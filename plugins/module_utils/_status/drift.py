@@ -9,7 +9,7 @@ import typing as t
 
 from .._plan.annotations import Pattern
 from .._values.text import dicts_of, mapping
-from .mesh_verdict import unit_is_bad
+from .probe_lines import unit_is_bad
 
 Data = dict[str, t.Any]
 Blame = tuple[t.Optional[str], t.Optional[str], str]  # owner, since, note

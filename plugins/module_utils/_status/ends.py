@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from .._plan.mesh_plan import MeshPlan
-from .mesh_verdict import ends_named, is_cut, peer_names
+from .probe_lines import ends_named, is_cut, peer_names
 
 Data = dict[str, t.Any]
 Facts = t.Mapping[str, t.Any]

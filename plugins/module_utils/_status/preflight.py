@@ -16,7 +16,7 @@ from .._dataplane.peer_spec import is_fresh
 from .._values.addresses import Network, contains, overlaps, parse_network, readable_address
 from .._values.prefix_sets import PrefixSet, overlapping_pairs
 from .._values.refused import ValueRefused
-from .mesh_verdict import stray_text, udp_text
+from .probe_lines import stray_text, udp_text
 from .remedies import full_tracking, masquerade_fix, without_proxy
 from .texts import cut
 

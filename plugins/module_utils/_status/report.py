@@ -10,7 +10,7 @@ from .._dataplane.peer_spec import HANDSHAKE_FRESH
 from .._plan.mesh_plan import MeshPlan
 from .._plan.seen_addresses import seen_from
 from . import evidence
-from .mesh_verdict import apart, carried, is_cut, member_names, peer_names, substitutes
+from .probe_lines import apart, carried, is_cut, member_names, peer_names, substitutes
 from .verdict import ALLOW, PROVEN, UNPROVEN, combine, counted, scope_line
 
 Facts = t.Mapping[str, t.Any]

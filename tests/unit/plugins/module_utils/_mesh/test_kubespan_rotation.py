@@ -42,7 +42,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 )
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import to_wire
-from ansible_collections.multicluster.network.plugins.module_utils._status import mesh_verdict
+from ansible_collections.multicluster.network.plugins.module_utils._status import probe_lines
 from ansible_collections.multicluster.network.plugins.module_utils._values.generations import (
     bypass_of_mesh,
     is_bypass,
@@ -282,7 +282,7 @@ def test_what_did_not_come_is_named_with_the_port_to_open() -> None:
 
 
 def test_verify_and_status_know_the_peers_of_bypass_devices_of_a_kubespan_mesh() -> None:
-    names = mesh_verdict.peer_names(planned(everywhere(ASIDE)), "a1")
+    names = probe_lines.peer_names(planned(everywhere(ASIDE)), "a1")
     assert names[NAME, KEYS["g1"]] == names["kubespan", KEYS["g1"]] == "gcp/g1"
     assert (NAME, KEYS["a1"]) not in names
 

@@ -50,7 +50,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._mesh.topolog
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import plan_semaphore_mesh
 from ansible_collections.multicluster.network.plugins.module_utils._plan.mesh_plan import MeshPlan
 from ansible_collections.multicluster.network.plugins.module_utils._plan.plan import to_wire
-from ansible_collections.multicluster.network.plugins.module_utils._status import mesh_verdict, screen
+from ansible_collections.multicluster.network.plugins.module_utils._status import probe_lines, screen
 from ansible_collections.multicluster.network.plugins.module_utils._values.generations import (
     HOST_ADDRESS,
     bypass_device,
@@ -515,7 +515,7 @@ def test_what_did_not_come_is_named_with_the_port_to_open() -> None:
 
 
 def test_verify_and_status_know_the_peers_of_bypass_devices() -> None:
-    names = mesh_verdict.peer_names(planned(rotating(ASIDE)), "aws-1")
+    names = probe_lines.peer_names(planned(rotating(ASIDE)), "aws-1")
     assert names["wg-rotate.gcp", KEYS["gcp-1"]] == names["wireguard.gcp", KEYS["gcp-1"]] == "gcp/gcp-1"
     rows = [{"host": host, "rotation": {"gcp": ASIDE}} for host in ("a", "b")]
     assert screen._rotations({"nodes": rows}) == ["keys are being rotated (2 nodes aside); rotate_keys ends it"]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._status import collected, mesh_verdict
+from ansible_collections.multicluster.network.plugins.module_utils._status import collected, probe_lines
 from ansible_collections.multicluster.network.plugins.module_utils._trace import pairs
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
 
@@ -82,7 +82,7 @@ def test_what_a_trace_found_is_behind_the_pair_that_it_followed():
         }
     }
     explained = collected.traced(found, hostvars, ["aws"])
-    lines = mesh_verdict.ping_lines(explained["a1"]["probe"])
+    lines = probe_lines.ping_lines(explained["a1"]["probe"])
     assert (
         lines[0]
         == "pod 10.2.3.10 does not reach pod 10.4.7.10 of g1: g1 has another key [wrong_key, proven]; fix: run the mesh again on g1"
