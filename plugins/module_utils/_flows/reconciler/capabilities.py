@@ -11,7 +11,7 @@ import typing as t
 
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters, seconds_of
-from ..._kubernetes.watched import Heard
+from ..._kubernetes.watched_collection import Heard
 from ..._loadbalancers.settings import EMPTY
 from ..._services import touched
 from ..._services.exports import Id, Listed

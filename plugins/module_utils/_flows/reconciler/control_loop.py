@@ -11,7 +11,8 @@ import typing as t
 from ..._io.structured_log import Log
 from ..._kubernetes.access import AccessRefused
 from ..._kubernetes.argspec import limits
-from ..._kubernetes.watched import Heard, WatchedClient
+from ..._kubernetes.watched import WatchedClient
+from ..._kubernetes.watched_collection import Heard
 from ..._mesh.topology.range_changes import join_orders
 from .capabilities import CAPABILITIES, Capability
 from .held_events import HeldEvents

@@ -14,7 +14,7 @@ import typing as t
 from ..._kubernetes.client import Client
 from ..._kubernetes.clusters import Clusters
 from ..._kubernetes.pod_ranges import SOURCES
-from ..._kubernetes.watched import Heard
+from ..._kubernetes.watched_collection import Heard
 from ..._mesh.topology.range_changes import Orders, RangeChanges, range_changes
 from ..._plan.mesh_plan import MeshPlan
 from ..mesh import mesh_plan

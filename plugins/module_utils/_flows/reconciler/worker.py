@@ -12,7 +12,7 @@ import typing as t
 from ..._io.structured_log import Log
 from ..._kubernetes.client import Client
 from ..._kubernetes.errors import TimedOut
-from ..._kubernetes.watched import Heard
+from ..._kubernetes.watched_collection import Heard
 from ..._plan.work_queue import Due, WorkQueue
 from .capabilities import EVERYTHING, SETTLING, Capability
 from .metrics import Metrics

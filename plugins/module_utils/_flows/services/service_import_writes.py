@@ -32,7 +32,6 @@ from ..access import cluster_objects
 from ..runs.outages import OUTAGES
 
 Writes = dict[str, list[Write]]
-
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 
 

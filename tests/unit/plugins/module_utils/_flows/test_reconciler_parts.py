@@ -23,7 +23,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._flows.reconc
 from ansible_collections.multicluster.network.plugins.module_utils._flows.reconciler.node_calls import NodeCalls
 from ansible_collections.multicluster.network.plugins.module_utils._io import http_pages, systemd_notify
 from ansible_collections.multicluster.network.plugins.module_utils._io.structured_log import Log
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watched import Heard
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watched_collection import Heard
 from ansible_collections.multicluster.network.plugins.module_utils._linux.host import processes
 from hypothesis import given, strategies as st
 

@@ -12,7 +12,8 @@ from ansible_collections.multicluster.network.plugins.module_utils._kubernetes i
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.client import Listing
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.pod_ranges import read_pods
 from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.session import Limits
-from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watched import Collection, WatchedClient
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watched import WatchedClient
+from ansible_collections.multicluster.network.plugins.module_utils._kubernetes.watched_collection import Collection
 from hypothesis import given, strategies as st
 
 PATH = "/api/v1/endpoints"
