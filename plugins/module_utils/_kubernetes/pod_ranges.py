@@ -31,7 +31,7 @@ SOURCES: dict[str, tuple[t.Sequence[str], dict[str, str]]] = {
 
 
 def read_sources(client: Client, sources: t.Iterable[str]) -> dict[str, t.Any]:
-    """The fields of fabric.pod_range_claims.Objects, of the sources ``calico`` and ``cilium`` where their kinds are served.
+    """The fields of fabric.pod_range_readers.Objects, of the sources ``calico`` and ``cilium`` where their kinds are served.
 
     What may not be listed is in ``forbidden``. Raises a KubeError for everything else: a list that is not complete is none (threat T14).
     """

@@ -13,7 +13,7 @@ from ..._kubernetes.access import names_server
 from ..._kubernetes.clusters import Clusters, seconds_of
 from ..._kubernetes.errors import KubeError
 from ..._kubernetes.pod_ranges import SOURCES, read_pod_ranges, read_pods, read_sources
-from ..._mesh.fabric import pod_places, pod_range_claims, pod_ranges
+from ..._mesh.fabric import pod_places, pod_range_readers, pod_ranges
 from ..._mesh.fabric.inventory import Fabric, InventoryRefused, errors, load_fabric
 from ..._mesh.fabric.left_clusters import keyed_clusters, left_clusters, sentences
 from ..._mesh.fabric.mistaken_clusters import mistaken_clusters, same_clusters
@@ -117,7 +117,7 @@ def _run(request: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     else:
         asked, unasked = _asked_clusters(request, registries)
         listings, calico, stats, found = gather(fabric, asked, seconds_of(request), bool(request.get("places")))
-        listings.update((name, {"nodes": [], "ranges": pod_range_claims.Objects()}) for name in unasked)
+        listings.update((name, {"nodes": [], "ranges": pod_range_readers.Objects()}) for name in unasked)
         same = same_clusters(listings)
         warnings += [_SAME.format(*pair) for pair in same[:SHOWN]]
         keyed_for = _keyed(fabric, listings)
@@ -263,7 +263,7 @@ def gather(
 ) -> tuple[dict[str, t.Any], dict[str, str], dict[str, t.Any], dict[str, pod_places.Found]]:
     """One complete LIST of nodes per cluster, side by side, and of the objects in which its network plugin keeps the ranges of pods.
 
-    ({cluster: {nodes, ranges: pod_range_claims.Objects} or {error}}, {cluster: API version of Calico's IPPool where pools are desired}, request counts,
+    ({cluster: {nodes, ranges: pod_range_readers.Objects} or {error}}, {cluster: API version of Calico's IPPool where pools are desired}, request counts,
     {cluster: what it shows of its pods' ranges} where ``with_places``).
     """
     return _gather(fabric, Clusters(given, timeout), with_places)
@@ -318,13 +318,13 @@ def _find_places(
 
 def _asked(cluster: t.Mapping[str, t.Any]) -> str:
     """From where a cluster's ranges are to come."""
-    return pod_range_claims.INVENTORY if cluster["node_pod_cidrs"] else str(cluster["pod_ranges"])
+    return pod_range_readers.INVENTORY if cluster["node_pod_cidrs"] else str(cluster["pod_ranges"])
 
 
-def _range_objects(client: t.Any, asked: str, nodes: list[dict[str, t.Any]]) -> pod_range_claims.Objects:
+def _range_objects(client: t.Any, asked: str, nodes: list[dict[str, t.Any]]) -> pod_range_readers.Objects:
     """What the variable ``pod_ranges`` of a cluster needs. Raises KubeErrors: a source that was not read completely changes nothing."""
-    found = pod_range_claims.Objects(
-        **read_sources(client, [name for name in SOURCES if asked in (name, pod_range_claims.AUTO)])
+    found = pod_range_readers.Objects(
+        **read_sources(client, [name for name in SOURCES if asked in (name, pod_range_readers.AUTO)])
     )
     if not pod_ranges.wants_pods(asked, read_listing("", {"nodes": nodes}).nodes, found):
         return found

@@ -17,7 +17,7 @@ from ..semaphore.annotations import ADDRESS_TYPES, DEFAULT_PORT
 from ..semaphore.device import DEFAULT_MTU, check_device_name, device_of, listen_ports, parse_listen_port, parse_mtu
 from ..semaphore.peers import SOURCES
 from .groups import SHADOWED
-from .pod_range_claims import AUTO
+from .pod_range_readers import AUTO
 from .pod_ranges import LIMIT, SOURCES as POD_RANGES
 from .range_checks import MAPPING, NODE_MAPPING, POOL, check_ranges, read_mapping, read_node_mapping
 from .variables import Finding, Variables, misspelt, read_findings

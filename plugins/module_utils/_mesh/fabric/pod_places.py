@@ -15,7 +15,7 @@ from ..._values.addresses import Network, parse_network, readable_address
 from ..._values.prefix_sets import PrefixSet
 from ..._values.refused import ValueRefused, quoted
 from ..._values.text import is_alnum, parse_object
-from .pod_range_claims import CALICO, CILIUM, NODE, OVN, OVN_NOTE, PODS, usable_pool
+from .pod_range_readers import CALICO, CILIUM, NODE, OVN, OVN_NOTE, PODS, usable_pool
 from .pod_ranges import CAPABILITY
 
 Object = t.Mapping[str, t.Any]

@@ -18,7 +18,7 @@ from ..._values.prefix_sets import BITS, PrefixSet, VersionSpan, address_text, o
 from ..._values.refused import ValueRefused
 from .claims import MAX_ALLOWED_IPS, label_of, outside_grant
 from .node_listing import Listing, read_listing
-from .pod_range_claims import (
+from .pod_range_readers import (
     AUTO,
     CALICO,
     CILIUM,
@@ -27,9 +27,9 @@ from .pod_range_claims import (
     OVN,
     PODS,
     READERS,
-    Claim,
     Nodes,
     Objects,
+    RangeClaim,
     usable_pool,
 )
 
@@ -227,7 +227,7 @@ def _failure(cluster: str, asked: str, source: str, objects: Objects) -> str | N
 def _checked(
     cluster: str,
     nodes: Nodes,
-    claims: t.Sequence[Claim],
+    claims: t.Sequence[RangeClaim],
     granted: PrefixSet,
     most: int,
     bad: list[tuple[str, str, str]],
@@ -235,7 +235,7 @@ def _checked(
 ) -> tuple[dict[str, NodeRanges | ValueRefused], list[Refusal]]:
     """The ranges that hold, and a refusal for each other (pod_ranges 2.1, 2.2). joined: claims are addresses, to be made prefixes of."""
     inside = []
-    outside: dict[str, list[Claim]] = {}
+    outside: dict[str, list[RangeClaim]] = {}
     for claim in claims:
         if granted.covers(claim.network):
             inside.append(claim)
@@ -290,7 +290,7 @@ def _checked(
     return found, refused
 
 
-def _contested(claims: t.Sequence[Claim]) -> dict[int, Claim]:
+def _contested(claims: t.Sequence[RangeClaim]) -> dict[int, RangeClaim]:
     """Places of the claims that lose, with the rival of each: of two ranges of two nodes the wider one, of two equal ones both.
 
     A wide range must not push out those inside it. A borrowed address inside a block is no contest.
@@ -298,7 +298,7 @@ def _contested(claims: t.Sequence[Claim]) -> dict[int, Claim]:
     places: dict[VersionSpan, list[int]] = {}
     for place, claim in enumerate(claims):
         places.setdefault(span(claim.network), []).append(place)
-    lost: dict[int, Claim] = {}
+    lost: dict[int, RangeClaim] = {}
     single: list[tuple[Network, int]] = []
     for rows in places.values():
         kinds = [[place for place in rows if claims[place].single == flag] for flag in (False, True)]

@@ -21,7 +21,7 @@ from ..._values.refused import ValueRefused
 from ..._values.text import mapping
 from ..fabric.claims import OVERLAY_RANGES, label_of
 from ..fabric.inventory import Fabric
-from ..fabric.pod_range_claims import NODE
+from ..fabric.pod_range_readers import NODE
 from ..fabric.pod_ranges import Ranges, read_clusters
 from ..kilo.values import parse_node
 from ..kubespan.annotations import ENDPOINTS, KEYS, LISTS, SCALARS, Affiliate, decode

@@ -23,7 +23,7 @@ from ..._values.refused import ValueRefused
 from ..fabric.claims import OVERLAY_RANGES, Claim, OverlayGuard, label_of, open_claims, outside_grant, read_claim
 from ..fabric.inventory import Fabric
 from ..fabric.node_listing import Listing
-from ..fabric.pod_range_claims import NODE
+from ..fabric.pod_range_readers import NODE
 from ..fabric.pod_ranges import NodeRanges, Ranges, read_clusters
 from ..semaphore.annotations import PATTERNS, announces, chosen_endpoint, cluster_of_key, endpoint, key_of
 from ..semaphore.device import KEEPALIVE, announced_ports, written_port
@@ -55,7 +55,7 @@ def plan_semaphore_mesh(
 ) -> MeshPlan:
     """Everything the mesh should be, with Pending values (``to_wire`` of its ``to_json`` makes JSON of it).
 
-    listings: {cluster: {"nodes": [Node objects], "ranges": pod_range_claims.Objects} or {"error": {reason, message}}}; a cluster that is
+    listings: {cluster: {"nodes": [Node objects], "ranges": pod_range_readers.Objects} or {"error": {reason, message}}}; a cluster that is
     missing counts as not readable. reported: {host: {annotation: value}}, what hosts reported of themselves in this run, which comes
     before what is in their cluster.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_range_claims import Objects
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_range_readers import Objects
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.annotations import encode
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.kubespan.identity import mesh_address
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import (

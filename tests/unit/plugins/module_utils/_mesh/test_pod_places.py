@@ -12,7 +12,7 @@ import pathlib
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import (
     pod_places,
-    pod_range_claims,
+    pod_range_readers,
     pod_ranges,
 )
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_places import (
@@ -238,7 +238,7 @@ def test_whatever_a_cluster_writes_is_read_or_passed_over(pods, pools, affinitie
 
 
 def ranges_of(found, own, granted):
-    objects = pod_range_claims.Objects(found.affinities, [], found.cilium_nodes)
+    objects = pod_range_readers.Objects(found.affinities, [], found.cilium_nodes)
     read = pod_ranges.read_ranges(
         "cal", "auto", {node["metadata"]["name"]: node["spec"] for node in own}, objects, PrefixSet.of_texts(granted)
     )

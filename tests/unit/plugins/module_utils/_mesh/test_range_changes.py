@@ -10,7 +10,7 @@ import copy
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_range_claims import Objects
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_range_readers import Objects
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.range_changes import (
     RangeChanges,
     join_orders,

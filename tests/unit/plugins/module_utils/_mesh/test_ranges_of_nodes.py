@@ -12,8 +12,8 @@ import json
 import pathlib
 
 import pytest
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import pod_range_claims, pod_ranges
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_range_claims import Objects
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric import pod_range_readers, pod_ranges
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_range_readers import Objects
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_ranges import NodeRanges
 from ansible_collections.multicluster.network.plugins.module_utils._values.prefix_sets import PrefixSet
 from ansible_collections.multicluster.network.plugins.module_utils._values.refused import ValueRefused
@@ -237,9 +237,9 @@ def test_a_cilium_node_with_a_taken_range_has_none_which_is_no_fault_and_is_repo
 
 def test_ovn_is_a_note_of_the_node():
     own = nodes(a=None, b=None, c=None)
-    own["a"]["annotations"] = {pod_range_claims.OVN_NOTE: '{"default": ["10.128.0.0/23", "fd01::/64"]}'}
-    own["b"]["annotations"] = {pod_range_claims.OVN_NOTE: '{"default": "10.128.2.0/23", "blue": "10.9.0.0/24"}'}
-    own["c"]["annotations"] = {pod_range_claims.OVN_NOTE: "{"}
+    own["a"]["annotations"] = {pod_range_readers.OVN_NOTE: '{"default": ["10.128.0.0/23", "fd01::/64"]}'}
+    own["b"]["annotations"] = {pod_range_readers.OVN_NOTE: '{"default": "10.128.2.0/23", "blue": "10.9.0.0/24"}'}
+    own["c"]["annotations"] = {pod_range_readers.OVN_NOTE: "{"}
     found = read("auto", own, Objects(), ["10.0.0.0/8", "fd01::/48"])
     assert found.source == "ovn" and texts(found) == {
         "a": (["10.128.0.0/23", "fd01::/64"], []),
@@ -454,7 +454,7 @@ def test_no_two_nodes_keep_a_range_that_overlaps(rows):
 
 
 def test_each_source_has_a_sentence():
-    shown = {name: {"source": name, "notes": []} for name in (*pod_ranges.SOURCES, pod_range_claims.INVENTORY)}
+    shown = {name: {"source": name, "notes": []} for name in (*pod_ranges.SOURCES, pod_range_readers.INVENTORY)}
     lines = pod_ranges.source_lines(dict(shown, strange={"source": "other"}, none=None))
     assert len(lines) == len(shown) and "pod ranges of cilium: CiliumNodes (pod_ranges: cilium)" in lines
     assert any("the first run that asks it" in line and "pod_ranges: auto" in line for line in lines)

@@ -26,7 +26,7 @@ from ansible_collections.multicluster.network.plugins.module_utils._dataplane.pe
 from ansible_collections.multicluster.network.plugins.module_utils._flows.node.tables import request
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import Fabric, load_fabric
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.node_listing import MAX_NODES
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_range_claims import Objects
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_range_readers import Objects
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.semaphore import (
     node_part,
     plan_semaphore_mesh,

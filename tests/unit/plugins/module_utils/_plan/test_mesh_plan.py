@@ -14,7 +14,7 @@ import pathlib
 
 import pytest
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.inventory import load_fabric
-from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_range_claims import Objects
+from ansible_collections.multicluster.network.plugins.module_utils._mesh.fabric.pod_range_readers import Objects
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology import slices
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kept_addresses import kept_table
 from ansible_collections.multicluster.network.plugins.module_utils._mesh.topology.kubespan import (

@@ -38,7 +38,7 @@ class Objects(t.NamedTuple):
     forbidden: t.Mapping[str, str] = {}
 
 
-class Claim(t.NamedTuple):
+class RangeClaim(t.NamedTuple):
     """A range of a node, and the object that has it. ``single``: an address borrowed from another node's block."""
 
     node: str
@@ -47,10 +47,10 @@ class Claim(t.NamedTuple):
     single: bool = False
 
 
-class Claims(t.NamedTuple):
+class RangeClaims(t.NamedTuple):
     """What a source has: claims, and (node, reason, message) of each text that is no range."""
 
-    claims: list[Claim]
+    claims: list[RangeClaim]
     refused: list[tuple[str, str, str]]
 
 
@@ -66,10 +66,10 @@ def usable_pool(pool: Object) -> tuple[str, Network] | None:
         return None
 
 
-def _of_calico(nodes: Nodes, objects: Objects) -> Claims:
+def _of_calico(nodes: Nodes, objects: Objects) -> RangeClaims:
     """Blocks that are confirmed for a node, and addresses that a node has in the block of another (pod_ranges 1, 6.1 to 6.5)."""
-    found = Claims([], [])
-    confirmed: dict[VersionSpan, dict[str, Claim]] = {}
+    found = RangeClaims([], [])
+    confirmed: dict[VersionSpan, dict[str, RangeClaim]] = {}
     for affinity in objects.affinities or ():
         spec = mapping(affinity, "spec")
         node = _known(nodes, spec.get("node"))
@@ -83,7 +83,7 @@ def _of_calico(nodes: Nodes, objects: Objects) -> Claims:
         what = f"BlockAffinity {name_of(affinity)}"
         network = _aligned(found, node, spec.get("cidr"), what)
         if network is not None:
-            confirmed.setdefault(span(network), {})[node] = Claim(node, network, what)
+            confirmed.setdefault(span(network), {})[node] = RangeClaim(node, network, what)
     blocks: dict[VersionSpan, tuple[Network, Object]] = {}
     for block in objects.blocks or ():
         spec = mapping(block, "spec")
@@ -107,7 +107,7 @@ def _of_calico(nodes: Nodes, objects: Objects) -> Claims:
         for number, node, what in _allocations(block, network):
             if node in nodes and node != owners.get(where):
                 address = _host(network.version, int(network.network_address) + number)
-                found.claims.append(Claim(node, address, f"{what} in IPAMBlock {name_of(block)}", True))
+                found.claims.append(RangeClaim(node, address, f"{what} in IPAMBlock {name_of(block)}", True))
     return found
 
 
@@ -140,8 +140,8 @@ def _allocations(block: Object, network: Network) -> t.Iterator[tuple[int, str, 
         yield number, node, f"{more.get('namespace')}/{more.get('pod')}"
 
 
-def _of_cilium(nodes: Nodes, objects: Objects) -> Claims:
-    found = Claims([], [])
+def _of_cilium(nodes: Nodes, objects: Objects) -> RangeClaims:
+    found = RangeClaims([], [])
     for item in objects.cilium_nodes or ():
         node = _known(nodes, mapping(item, "metadata").get("name"))
         if node is None:
@@ -155,12 +155,12 @@ def _of_cilium(nodes: Nodes, objects: Objects) -> Claims:
         for text, where in given:
             network = _aligned(found, node, text, f"{where} of its CiliumNode")
             if network is not None:
-                found.claims.append(Claim(node, network, f"{where} of its CiliumNode"))
+                found.claims.append(RangeClaim(node, network, f"{where} of its CiliumNode"))
     return found
 
 
-def _of_ovn(nodes: Nodes, dummy: Objects) -> Claims:
-    found = Claims([], [])
+def _of_ovn(nodes: Nodes, dummy: Objects) -> RangeClaims:
+    found = RangeClaims([], [])
     for name, node in nodes.items():
         text = mapping(node, "annotations").get(OVN_NOTE)
         if text is None:
@@ -175,13 +175,13 @@ def _of_ovn(nodes: Nodes, dummy: Objects) -> Claims:
         for one in given if isinstance(given, list) else [given]:
             network = _aligned(found, name, one, f"the annotation {OVN_NOTE}")
             if network is not None:
-                found.claims.append(Claim(name, network, f"the annotation {OVN_NOTE}"))
+                found.claims.append(RangeClaim(name, network, f"the annotation {OVN_NOTE}"))
     return found
 
 
-def _of_pods(nodes: Nodes, objects: Objects) -> Claims:
+def _of_pods(nodes: Nodes, objects: Objects) -> RangeClaims:
     """The address of each pod that has one for itself."""
-    found = Claims([], [])
+    found = RangeClaims([], [])
     for pod in objects.pods or ():
         spec, status, metadata = mapping(pod, "spec"), mapping(pod, "status"), mapping(pod, "metadata")
         node = _known(nodes, spec.get("nodeName"))
@@ -198,21 +198,21 @@ def _of_pods(nodes: Nodes, objects: Objects) -> Claims:
             except ValueRefused as error:
                 found.refused.append((node, "bad_pod_cidr", f"{what}: {error.message}"))
                 continue
-            found.claims.append(Claim(node, _host(address.version, int(address)), what))
+            found.claims.append(RangeClaim(node, _host(address.version, int(address)), what))
     return found
 
 
-def _of_inventory(nodes: Nodes, objects: Objects) -> Claims:
-    found = Claims([], [])
+def _of_inventory(nodes: Nodes, objects: Objects) -> RangeClaims:
+    found = RangeClaims([], [])
     for name, texts in objects.declared.items():
         for text in texts if name in nodes else ():
             network = _aligned(found, name, text, "node_pod_cidrs")
             if network is not None:
-                found.claims.append(Claim(name, network, "node_pod_cidrs"))
+                found.claims.append(RangeClaim(name, network, "node_pod_cidrs"))
     return found
 
 
-READERS: dict[str, t.Callable[[Nodes, Objects], Claims]] = {
+READERS: dict[str, t.Callable[[Nodes, Objects], RangeClaims]] = {
     CALICO: _of_calico,
     CILIUM: _of_cilium,
     OVN: _of_ovn,
@@ -221,7 +221,7 @@ READERS: dict[str, t.Callable[[Nodes, Objects], Claims]] = {
 }
 
 
-def _aligned(found: Claims, node: str, text: t.Any, what: str) -> Network | None:
+def _aligned(found: RangeClaims, node: str, text: t.Any, what: str) -> Network | None:
     """The network of a text; None, and a refusal, where it is none or has bits of a host."""
     try:
         network = parse_network(text, "bad_pod_cidr")
