@@ -61,7 +61,7 @@ def cost_plan(services: t.Sequence[Service], reservations: t.Sequence[Reservatio
     """For all Services of a cluster: one that fails does not stop the others, all failures are reported.
 
     Orders come in the order of the Services' names, so that the same ones are refused in every run when the limit does not allow for all;
-    but first those that ask for an address, which nobody else is given then, and last second addresses of who would go without one.
+    but first those that ask for an address, which no other Service is given then, and last second addresses of who would go without one.
     """
     refused: list[tuple[str, str, str]] = []
     parts: dict[str, list[Outcome | None]] = {}

@@ -281,7 +281,7 @@ def unit_is_bad(unit: Facts) -> bool:
 
 
 def discovery_lines(probe: Facts, wrong: bool) -> list[str]:
-    """What the watcher reports of the discovery service. wrong: whether the node itself is configured wrongly; else: that nobody answers."""
+    """What the watcher reports of the discovery service. wrong: whether the node itself is configured wrongly; else: that it does not answer."""
     found = probe.get("discovery") or {}
     if not found or found.get("state") == "connected" or (found.get("state") == "wrong_secret") != wrong:
         return []
@@ -304,7 +304,7 @@ def member_names(topology: MeshPlan, host: str, probe: Facts) -> dict[tuple[str,
 
 
 def no_peer_lines(topology: MeshPlan, host: str, probe: Facts) -> list[str]:
-    """Clusters to which a node has no peer at all: nobody is behind its device."""
+    """Clusters to which a node has no peer at all."""
     if host not in topology.nodes:
         return ["the plan of the mesh does not know it"]
     if topology.spans_nodes:
@@ -357,15 +357,15 @@ def no_ping_lines(
         return [
             f"no pod there has an address of the same IP version as those of {named_few(with_pods)}, so they were not pinged"
         ]
-    nobody = f"pinged no pod of another {'node' if topology.spans_nodes else 'cluster'}"
+    unpinged = f"pinged no pod of another {'node' if topology.spans_nodes else 'cluster'}"
     nodes = substitutes(topology, found)
     if reached and nodes.issuperset(ping["target"] for ping in probe["pings"]):
-        return [nobody + ": what answered there are addresses of nodes"]
+        return [unpinged + ": what answered there are addresses of nodes"]
     # whether any host was asked that this one could have pinged
     if not reached and not (
         outside and all(other in outside for other in topology.nodes if apart(topology, host, other))
     ):
-        return [nobody]
+        return [unpinged]
     return []
 
 

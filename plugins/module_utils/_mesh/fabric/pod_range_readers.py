@@ -90,7 +90,7 @@ def _of_calico(nodes: Nodes, objects: Objects) -> RangeClaims:
         try:
             network = parse_network(spec.get("cidr"))
         except ValueRefused:
-            continue  # a block that is none gives nobody an address
+            continue  # a block that is none gives no pod an address
         if not _is_true(spec.get("deleted")):
             blocks[span(network)] = (network, block)
     for where, claims in confirmed.items():
