@@ -153,7 +153,10 @@ class Worker:
                 self._wake(now)
                 wait = self._queue.wait(now)
                 if wait == 0.0:
-                    led = self._awake(self._led(), now)
+                    led = self._led()
+                    if not led:
+                        self._events.clear()  # until now they were for whoever leads
+                    led = self._awake(led, now)
                     due = self._queue.take(now) if led else None
                     if due is not None:
                         self._turning = len(due.keys)

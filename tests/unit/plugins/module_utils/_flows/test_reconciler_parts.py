@@ -266,8 +266,10 @@ def test_a_reaction_is_counted_of_each_event_whichever_plan_takes_it():
             assert time.monotonic() < end, (turns, metrics.text())
             time.sleep(0.01)
 
-    led = frozenset(("aws",))
-    kept = worker.Worker("writing", Writing(), {}, Log(lines.append), metrics, 300.0, lambda: led, lambda name: None)
+    led = {"aws"}
+    kept = worker.Worker(
+        "writing", Writing(), {}, Log(lines.append), metrics, 300.0, lambda: frozenset(led), lambda name: None
+    )
     kept.start()
     try:
         until(lambda: turns == [frozenset(("",))])
@@ -284,6 +286,12 @@ def test_a_reaction_is_counted_of_each_event_whichever_plan_takes_it():
         kept.heard("aws", event("a"))
         until(lambda: len(turns) == 6)
         assert counted("count") == 3 and counted("sum") - before >= 0.5, "from the event on, not from the second try"
+        led.clear()
+        kept.heard("aws", event("a"))
+        time.sleep(0.5)  # two looks at who leads
+        led.add("aws")
+        until(lambda: len(turns) == 7)
+        assert counted("count") == 3, "the other one that led had it to do"
     finally:
         kept.stop()
 
