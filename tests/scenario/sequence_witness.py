@@ -179,8 +179,8 @@ class Flow:
         elif ctypes.get_errno() not in (
             errno.EAGAIN,
             errno.EINTR,
-        ):  # no route, no neighbour: a packet that does not arrive
-            self.sent += 1
+        ):  # no route, no neighbour: packets that do not arrive, and that keep no other flow waiting for this one
+            self.sent += count
 
     def arrived(self, number):
         if number >= len(self.seen):

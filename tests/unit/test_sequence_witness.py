@@ -31,3 +31,16 @@ def test_packets_of_an_earlier_witness_are_not_counted():
             sender.sendto(packet, receiver.getsockname())
         assert witness._reader(receiver)()
     assert arrived == [1, 4]
+
+
+def test_a_flow_without_a_route_keeps_pace_with_the_others():
+    """The slowest flow sets the pace of all, so one to a node without power must not be the slowest."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.bind(("127.0.0.1", 0))
+        sender.setblocking(False)
+        flow = sequence_witness.Flow(0, ("a", "b"), sender, "192.0.2.1")  # of a loopback address no packet leaves
+        flow.send(10)
+        assert flow.sent == 10
+        flow.send(10 + sequence_witness.MOST)
+        assert flow.sent == 10 + sequence_witness.MOST
+    assert flow.result([(30, 0.1)])["received"] == 0
