@@ -14,6 +14,7 @@ from ..._kubernetes.client import Client
 from ..._kubernetes.errors import TimedOut
 from ..._kubernetes.watched_collection import Heard
 from ..._plan.work_queue import Due, WorkQueue
+from ..runs.outages import OUTAGES
 from .capabilities import EVERYTHING, SETTLING, Capability
 from .metrics import Metrics
 from .node_calls import Orders
@@ -204,7 +205,7 @@ class Worker:
             self._queue.postpone(EVERYTHING, min(now + SETTLING[0], max(now, self._unsettled + SETTLING[1])))
 
     def _turn(self, due: Due, led: frozenset[str], heard_at: float | None) -> frozenset[str]:
-        """Returns the keys that are still to be planned. ``heard_at``: when the oldest event became known that it is for."""
+        """Returns the keys with events that still wait for their objects. ``heard_at``: when the oldest event became known that it is for."""
         begun = time.monotonic()
         result = self._capability.run(due.keys, self._clients, led)
         ended = time.monotonic()
@@ -247,7 +248,8 @@ class Worker:
         if broken:
             first = result["failures"][0]
             self._failed(broken, f"cluster {first['cluster']}: cannot {first['operation']}: {first['message']}")
-        return broken
+        # what waits for a cluster that is away would make each later reaction as long as that is away
+        return frozenset() if any(row["reason"] in OUTAGES for row in result["failures"]) else broken
 
     def _note_held(self, reach: Data) -> None:
         """What a plan of everything found."""

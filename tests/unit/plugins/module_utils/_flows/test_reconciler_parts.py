@@ -286,11 +286,15 @@ def test_a_reaction_is_counted_of_each_event_whichever_plan_takes_it():
         kept.heard("aws", event("a"))
         until(lambda: len(turns) == 6)
         assert counted("count") == 3 and counted("sum") - before >= 0.5, "from the event on, not from the second try"
+        fails.append({"cluster": "gcp", "operation": "x", "message": "y", "reason": "unreachable"})
+        kept.heard("aws", event("b"))
+        until(lambda: len(turns) == 8)
+        assert counted("count") == 3, "it waits for a cluster that is away"
         led.clear()
         kept.heard("aws", event("a"))
         time.sleep(0.5)  # two looks at who leads
         led.add("aws")
-        until(lambda: len(turns) == 7)
+        until(lambda: len(turns) == 9)
         assert counted("count") == 3, "the other one that led had it to do"
     finally:
         kept.stop()
